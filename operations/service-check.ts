@@ -241,14 +241,15 @@ class ServiceCheck {
     const own = new URL(`${this.#service.url}${path}`);
     if (isSameWithSlash(target, own)) {
       const member = path === this.#service.speaks.list?.path ? 'list' : 'templates';
+      const slashed = path.replace(/(?=\?|$)/, '/');
       return wrongAnswer(
-        `wants a slash at the end of its paths: it redirects ${path} to ${path}/ (${status})`,
-        `Declare its paths with it, in "service": { "${member}": { "path": "${path}/" } } and so on`,
+        `wants a slash at the end of its paths: it redirects ${path} to ${slashed} (${status})`,
+        `Declare its paths with it, in "service": { "${member}": { "path": "${slashed}" } } and so on`,
       );
     }
     // The rest of the address may hold a secret.
     const shown = `${target.origin}${target.pathname}`;
-    const [end, wanted] = [shown, path].map((each) => each.replace(/\/+$/, '')) as [string, string];
+    const [end, wanted] = [shown, path].map((each) => each.replace(/\/*(?:\?.*)?$/, '')) as [string, string];
     const base = end.slice(0, -wanted.length);
     const isSuggested = end.endsWith(wanted) && base !== this.#service.url;
     if (isSuggested && issueOfBaseUrl(base) === undefined) {

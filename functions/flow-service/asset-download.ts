@@ -65,9 +65,7 @@ export async function downloadAsset(
   let answer: Answer | undefined;
   try {
     answer =
-      'url' in from
-        ? await requests.send({ ...about, ...from }, signal)
-        : await follow(requests, from, about, signal);
+      'url' in from ? await requests.send({ ...about, ...from }, signal) : await follow(requests, from, about, signal);
     const names: string[] = [answer.url.pathname];
     for (let hops = 0; isRedirect(answer.response); hops += 1) {
       answer.response.destroy();

@@ -26,7 +26,7 @@ function path(needed: readonly string[], also: readonly string[] = []): z.ZodMin
   return matching(
     `a path such as "/jobs/{id}"${placeholders}, of at most ${PATH_CHARS_MAX} characters`,
     new RegExp(
-      `^(?!.{${PATH_CHARS_MAX + 1}})(?!.*/\\.{1,2}(?:/|$))${holdsNeeded}(?:/${some('')})+/?(?:\\?${some('&%/?')})?$`,
+      `^(?!.{${PATH_CHARS_MAX + 1}})(?!.*/\\.{1,2}(?:[/?]|$))${holdsNeeded}(?:/${some('')})+/?(?:\\?${some('&%/?')})?$`,
     ),
   );
 }
@@ -49,9 +49,10 @@ const hoursUpTo = (max: number) =>
 const oneOrMore = <T>(one: z.ZodMiniType<T>, error: string) =>
   z.union([one, z.array(one).check(z.minLength(1), z.maxLength(ITEMS_MAX))], { error });
 
-/** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
 /** What stands for inputs that are sent. */
 const SENT_INPUTS = ['{inputs}', '{input}', '{inputBase64}'];
+
+/** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
 const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', ...SENT_INPUTS, '{inputUrl}'];
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
@@ -241,7 +242,8 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
 
   const createBody = jsonObject.check(
     z.refine((body) => holds(body, [...SENT_INPUTS, '{inputUrl}']), {
-      error: 'expected a member "{input}", "{inputs}" or "{inputUrl}": without one, no file reaches the service',
+      error:
+        'expected a member "{input}", "{inputBase64}", "{inputs}" or "{inputUrl}": without one, no file reaches the service',
     }),
     z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, SENT_INPUTS), {
       error: 'expected "{inputUrl}", or "{input}" and "{inputs}": the file is sent, or fetched by the service',

@@ -141,6 +141,20 @@ describe('a service that answers with', () => {
     else expect(issue).toMatch(sentence);
   });
 
+  it('a redirect is told also if its paths have a query', async () => {
+    const speaks = { ...FLOWS, templates: { path: '/models?kind=3d', items: '' } };
+    const slash = await web((request, response) => {
+      response.writeHead(307, { location: request.url?.replace('?', '/?') }).end();
+    });
+    expect(await issueAt(`${slash.origin}/v1`, speaks)).toMatch(
+      /redirects \/models\?kind=3d to \/models\/\?kind=3d \(307/,
+    );
+    const other = await web((request, response) => {
+      response.writeHead(301, { location: `https://flows.example.com${request.url}` }).end();
+    });
+    expect(await issueAt(`${other.origin}/v1`, speaks)).toMatch(/Use --service https:\/\/flows\.example\.com\/v1$/);
+  });
+
   it('a redirect is told also if its paths have the signs of a pattern', async () => {
     const { origin } = await web((request, response) => {
       response.writeHead(301, { location: `https://flows.example.com${request.url}` }).end();

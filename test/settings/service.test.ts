@@ -76,6 +76,11 @@ describe('the service of a configuration', () => {
       { from: 'flows', abort: { path: '/../{id}' } },
       'service.abort.path: expected a path',
     ],
+    [
+      'a path that leads upwards before its query',
+      { from: 'flows', abort: { path: '/{id}/..?x=1' } },
+      'service.abort.path: expected a path',
+    ],
     ['a path with a fragment', { from: 'flows', state: { path: '/f/{id}#x' } }, 'service.state.path: expected a path'],
     [
       'a query without its id',
@@ -94,7 +99,7 @@ describe('the service of a configuration', () => {
     [
       'a creation without an input',
       { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
-      'service.create.body: expected a member "{input}", "{inputs}" or "{inputUrl}": without one',
+      'service.create.body: expected a member "{input}", "{inputBase64}", "{inputs}" or "{inputUrl}": without one',
     ],
     [
       'a creation that sends the file twice, deep in its body',
