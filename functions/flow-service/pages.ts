@@ -232,6 +232,9 @@ const hasNextLink = (links: readonly unknown[]): boolean =>
 /** A header may begin with `x-`, and with the name of a product: `x-wp-total`, `x-ms-continuation`, `x-nomad-nexttoken`. */
 const HEADER_PREFIX = /^(?:x_)?(?:[a-z]{2,3}_|pagination_|[a-z]+_(?=next))?/;
 
+/** The rules for headers. Salesforce has `Sforce-Locator`. */
+const HEADER_RULES = [...RULES, rule('more', '(?:[a-z]+ )?locator', isSomewhere)];
+
 /** Words of headers that count other things: the hits of a cache, bytes. */
 const OTHER_COUNT = /hit|size/;
 
@@ -239,7 +242,7 @@ function signsInHeader(header: string, value: string | undefined): Sign[] {
   const place = `the header ${header}`;
   const name = plain(header).replace(HEADER_PREFIX, '');
   if (name === 'pagination') return signsAt(jsonIn(value), place, { rules: LIST_RULES });
-  return OTHER_COUNT.test(name) ? [] : signOf(RULES, [name], { name, place, value });
+  return OTHER_COUNT.test(name) ? [] : signOf(HEADER_RULES, [name], { name, place, value });
 }
 
 /** What a page says about the whole listing, beside what is declared. */

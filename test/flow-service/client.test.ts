@@ -1913,13 +1913,29 @@ describe('an asset', () => {
     await expect(read(clientOf(server.url))).rejects.toThrow(why);
   });
 
-  it('that leads to a next page of itself is damaged', async () => {
-    const { transport } = canned({
-      status: 200,
-      headers: { 'content-type': 'text/csv', link: '</a?page=2>; rel="next"' },
-      body: 'a',
-    });
+  it.each<Record<string, string>>([
+    { link: '</a?page=2>; rel="next"' },
+    { 'sforce-locator': 'MTAwMDA' },
+    { 'x-ms-continuation': 'abc' },
+    { 'x-next-page': '2' },
+    { 'x-has-more': 'true' },
+  ])('that leads to a next page of itself is damaged: %j', async (header) => {
+    const { transport } = canned({ status: 200, headers: { 'content-type': 'text/csv', ...header }, body: 'a' });
     await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow('only a part of the asset');
+  });
+
+  it.each<Record<string, string>>([
+    { link: '</style.css>; rel="preload"' },
+    { 'sforce-locator': 'null' },
+    { 'x-ms-continuation': '' },
+    { 'x-has-more': 'false' },
+    { 'x-total-count': '7' },
+    { 'x-nextjs-cache': 'HIT' },
+    { 'x-amz-meta-next': 'step' },
+    { 'last-modified': 'Mon, 02 Jan 2023 00:00:00 GMT' },
+  ])('is whole with a header that leads nowhere: %j', async (header) => {
+    const { transport } = canned({ status: 200, headers: { 'content-type': 'text/csv', ...header }, body: 'a' });
+    expect((await read(clientOf(PUBLIC, { transport }))).text).toBe('a');
   });
 
   it.each([
