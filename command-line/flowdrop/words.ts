@@ -30,7 +30,9 @@ export function timeOf(text: string, now = Date.now()): number {
  */
 export function sinceOf(text: string, now = Date.now()): number {
   const time = timeOf(text, now);
-  if (time <= now) return time;
+  // A date begins in UTC. East of it, today has not begun there in the morning.
+  const past = [time, Date.parse(`${text}T00:00`)].find((each) => each <= now);
+  if (past !== undefined) return past;
   throw new InvalidArgumentError(
     `That is ${new Date(time).toISOString()}, which has not come yet. For an earlier day, name the day too.`,
   );

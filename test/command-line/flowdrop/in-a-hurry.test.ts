@@ -78,6 +78,15 @@ describe('a time that has not come', () => {
     expect(sinceOf('2026-11-29T23:00', halfPastMidnight)).toBe(halfPastMidnight - 90 * 60_000);
     expect(timeOf('23:00', halfPastMidnight)).toBeGreaterThan(halfPastMidnight);
   });
+
+  it('is a day in UTC, or by the own clock if it has not begun there', () => {
+    vi.stubEnv('TZ', 'Asia/Tokyo');
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const eightInTokyo = Date.parse('2026-11-29T23:00Z');
+    expect(sinceOf('2026-11-30', eightInTokyo)).toBe(Date.parse('2026-11-29T15:00Z'));
+    expect(sinceOf('2026-11-29', eightInTokyo)).toBe(Date.parse('2026-11-29T00:00Z'));
+    expect(() => sinceOf('2026-12-01', eightInTokyo)).toThrow('has not come yet');
+  });
 });
 
 it.each([
