@@ -227,8 +227,7 @@ export class FlowCollector {
     // What is lacking may be the outputs of a flow that was seen to end.
     const what = seen?.lacking === undefined ? 'No poll saw the flow end' : 'The flow was not collected';
     const late = `${what} within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
-    const failure: KnownFailure =
-      word === undefined ? { code: 'timed-out', message: late } : endByWord(late, word, counted?.polls ?? 1);
+    const failure: KnownFailure = word === undefined ? { code: 'timed-out', message: late } : endByWord(late, word);
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     // If its answers are refused or not understood, the flow may have completed. An abort could then lose its outputs.
     const isSeen = running !== undefined && running.unready === undefined;
@@ -373,9 +372,9 @@ export class FlowCollector {
 const undeclaredText = ({ of, word }: Undeclared): string =>
   `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and add it to the words of "${of === 'flow' ? 'state' : 'outputs'}" in the description of the service.`;
 
-const endByWord = (late: string, word: string, polls: number): KnownFailure => ({
+const endByWord = (late: string, word: string): KnownFailure => ({
   code: 'undeclared-word',
-  message: `${late} The service showed "${word}" in ${polls} polls in a row, a word that ${UNDECLARED}. The flow was not aborted.`,
+  message: `${late} The service last showed "${word}", a word that ${UNDECLARED}. The flow was not aborted.`,
 });
 
 /** Two uploads were given one flow. */
