@@ -29,8 +29,9 @@ export type Found =
 
 /**
  * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text.
- * A key may lack the prefix of the inbox, and may have its letters and blanks in another form. A key whose object is gone is found by its receipt. The name of a later stage,
- * such as `robot.png › optimised`, means all uploads of the stage in the chain of the file.
+ * A key may lack the prefix of the inbox, and may have its letters and blanks in another form. A key whose object is gone
+ * is found by its receipt. The name of a later stage, such as `robot.png › optimised`, means all uploads of the stage in
+ * the chain of the file.
  */
 export async function find(text: string, deployment: Deployment, signal: AbortSignal): Promise<Found> {
   const upload = await findByKey(text, deployment, signal);

@@ -46,7 +46,7 @@ const unconfirmedEnd = (time: z.ZodMiniNumber) =>
   });
 export type UnconfirmedEnd = Readonly<z.infer<ReturnType<typeof unconfirmedEnd>>>;
 
-/** Polls in a row of a flow that were answered with an error, or with what the description of the service does not fit. */
+/** Polls in a row of a flow that were answered with an error, or with what does not fit the description of the service. */
 const unclearPolls = z.object({
   /** The word that is not declared, if the last of them that was no error saw one. */
   word: z.optional(z.string()),
@@ -54,7 +54,7 @@ const unclearPolls = z.object({
 });
 export type UnclearPolls = Readonly<z.infer<typeof unclearPolls>>;
 
-/** Number of unclear polls in a row after which they are told. Before that, it may be momentary. */
+/** Number of unclear polls in a row after which they are told. Fewer may be a momentary trouble. */
 export const TOLD_AFTER_POLLS = 3;
 
 /**

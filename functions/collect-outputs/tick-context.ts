@@ -49,8 +49,8 @@ export interface TickContext {
 }
 
 /**
- * Counts the polls in a row that were answered with an error, or with what the description of the service does not fit,
- * such as a word that it does not declare.
+ * Counts the polls in a row that were answered with an error, or with what does not fit the description of the service,
+ * such as a word that is not declared.
  */
 export class UnclearFlows extends Remembered<UnclearPolls> {
   /** Counts such a poll. Returns the number of them in a row. @param word the word that is not declared. */
