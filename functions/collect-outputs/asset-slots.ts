@@ -99,7 +99,7 @@ export class AssetSlots {
 
   /**
    * Fetches an asset as soon as there is a slot for it.
-   * @throws {OvertakenError} the asset lost its slot, or its turn because another asset of its upload lags.
+   * @throws {OvertakenError} the asset lost its slot or, because another asset of its upload lags, its turn.
    * @throws the signal's reason, and the errors of `fetch`.
    */
   async run<T>(uploadId: string, signal: AbortSignal, fetch: (slot: AssetSlot) => Promise<T>): Promise<T> {

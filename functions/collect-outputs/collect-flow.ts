@@ -215,7 +215,7 @@ export class FlowCollector {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const counted = this.#tick.unclear.of(marker.uploadId);
-    // What the last poll saw counts by itself, because only so many flows are counted.
+    // The last poll counts even if the flow is not among those in `unclear`.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
     const isUnclear = isItsOwn || seen?.lacking !== undefined || counted !== undefined;
     const running = seen?.kind === 'running' ? seen : undefined;

@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease in an invocation to which the lease was left, in milliseconds. It is shorter, so that the lease
- * still ends within the tick's minute if that invocation leaves it to the next one.
+ * Duration of a lease that the invocation before left to this one, in milliseconds. It is shorter, so that the lease
+ * still ends within the tick's minute if it is left again.
  */
 const LEFT_LEASE_MS = 10_000;
 
@@ -48,7 +48,7 @@ export type UnconfirmedEnd = Readonly<z.infer<ReturnType<typeof unconfirmedEnd>>
 
 /** Polls in a row of a flow that were answered with an error, or with what does not fit the description of the service. */
 const unclearPolls = z.object({
-  /** The word that is not declared, if the last of them that was no error saw one. */
+  /** The undeclared word, if the last of them without an error saw one. */
   word: z.optional(z.string()),
   polls: z.int().check(z.gte(1)),
 });

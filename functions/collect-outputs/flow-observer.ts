@@ -152,9 +152,9 @@ export class FlowObserver {
   }
 
   /**
-   * Asks for the flow. If the service does not serve that, the outputs alone tell. They also do if it does not know the
-   * flow: it may forget the state of a flow that has ended, and keep the outputs. If the answer leads elsewhere, it may
-   * lead to the outputs. If there are none, something else than the service has answered.
+   * Asks for the flow. The outputs alone tell if the service does not serve that, or does not know the flow: it may
+   * forget the state of a flow that has ended, and keep the outputs. If the answer leads elsewhere, it may lead to the
+   * outputs. If there are none, something else than the service has answered.
    */
   async #observe(
     marker: RunningMarker,

@@ -34,9 +34,9 @@ export interface TickContext {
   readonly confirmations: EndConfirmations;
   readonly unclear: UnclearFlows;
   /**
-   * Flows that have ended, and are not stored yet, with the time at which one of their assets last had a slot, or at
-   * which they ended if none had. The next tick stores them first, the one with the earliest time before all others. So
-   * each has its turn, even if a tick is too short for all.
+   * Flows that have ended, and are not stored yet, each with the time when one of its assets last had a slot, or else
+   * when it ended. The next tick stores them first, the earliest time before all others. So each has its turn, even if
+   * a tick is too short for all.
    */
   readonly ended: NotedUploads;
   readonly slots: AssetSlots;

@@ -28,7 +28,7 @@ export interface Routed {
 
 /**
  * The route of the current configuration that wants an upload. Undefined if none does.
- * @param given the settings of the route that an operator has changed for this upload's retry.
+ * @param given what an operator has changed in the route for this upload's retry.
  */
 export async function routed(
   settings: Settings,

@@ -27,7 +27,7 @@ export interface Claim {
 /** A claim in the ledger, or the entry that another invocation has written meanwhile. */
 type Taken = { readonly won: true; readonly stored: Stored } | { readonly won: false; readonly current: Stored };
 
-/** Has a tick look at an upload at `notBefore`, in case this invocation dies and no message leads to the upload. */
+/** Makes a tick look at an upload at `notBefore`, in case this invocation dies and no message leads to the upload. */
 export const leadBackTo = (
   { writing: { ledger }, invocation }: Delivery,
   uploadId: string,

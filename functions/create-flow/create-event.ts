@@ -17,8 +17,8 @@ const requestSchema = z.strictObject({ canary: z.literal(true) });
 export type CanaryAnswer = { readonly canary: 'put' } | { readonly canary: 'not put'; readonly message: string };
 
 /**
- * Makes flows of uploads. If the event comes from the hourly schedule, puts the canary, a small test file, again
- * instead. That makes a new upload like any other.
+ * Makes flows of uploads. On the event of the hourly schedule, puts the canary (a small test file) again instead. That
+ * makes a new upload like any other.
  */
 export async function createFlowsOrPutCanary(
   event: unknown,

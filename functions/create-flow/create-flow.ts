@@ -349,7 +349,7 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
   }
   if (kept !== undefined) return kept;
   // An upload is given up only after `keptByKey`, which begins the file that replaced the upload. An invocation that
-  // died may have left that file out.
+  // died may not have begun that file.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -395,7 +395,7 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before the upload that was there before. It is unknown when `current` took its place, so `current` gets the
+ * @param before the upload that was there before. When `current` took its place is unknown, so `current` gets the
  * earliest possible time. With a later one, its receipt could replace that of a file that is put meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {

@@ -173,8 +173,7 @@ function earlyWords({ ports: { flows, settings } }: Delivery, { doubt }: Claimed
 }
 
 /**
- * Lets an upload in doubt be sent. Its doubt stays: if the next POST makes no flow, that of the first one may still be
- * found.
+ * Lets an upload in doubt be sent. Its doubt stays: if the next POST makes no flow, the first one's may still be found.
  */
 function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
   if (isKeyGood(delivery, claim.entry)) {

@@ -70,8 +70,8 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
 }
 
 /**
- * Tells whether a copied job file is to begin a new job: an input that was put before it has other content than the job
- * that it repeats has taken. Otherwise, it was copied for its metadata.
+ * Tells whether a copied job file is to begin a new job: an input put before the copy differs from what the repeated
+ * job has taken. Otherwise, it was copied for its metadata.
  */
 export async function hasNewInputs(
   delivery: Delivery,
@@ -194,8 +194,8 @@ const isLooking = (stored: Stored | undefined, now: number): boolean =>
 
 /**
  * True in three cases: the job waits for this file; its invocation died before it had looked; or the job has taken the
- * file, and its end is not told yet. In the third case, this message may have begun the job in an invocation that died,
- * and only this message leads to it.
+ * file, and its end is not told yet. In the third case, an invocation that died may have begun the job from this
+ * message, which alone leads to it.
  */
 const isConcerned = (entry: Entry, key: string): boolean =>
   isAwaited(entry, key) || hasClaimToLook(entry) || (hasTaken(entry, key) && (!isTerminal(entry) || isUntold(entry)));

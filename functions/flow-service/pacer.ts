@@ -39,8 +39,8 @@ export interface LearntRate {
 /**
  * How long a refused request is retried, in milliseconds. After that, an upload waits in the ledger, and a flow is
  * polled again by the next tick. The time for polls is short, because one flow's own trouble must not hold up a round.
- * That for outputs and assets is longer: if they were given up, the next poll of their flow would take the only request
- * that a service with one or two a minute allows.
+ * That for outputs and assets is longer: if they were given up, the next poll of their flow would use up a limit of one
+ * or two a minute.
  */
 const PATIENCE_MS = 60_000;
 const POLL_PATIENCE_MS = 20_000;

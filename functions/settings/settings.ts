@@ -105,8 +105,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage, and for storing the
-   * assets of an ended flow. While each tick stores an asset, the storing may take even longer. A new collection of
-   * the results begins the age anew.
+   * assets of an ended flow. As long as each tick stores an asset, storing goes on. A new collection of the results
+   * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
@@ -122,9 +122,9 @@ export const SETTINGS = {
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
   /**
-   * Names of files that are skipped, because software leaves them behind. `*` at the beginning or the end stands for any
-   * characters, a slash at the end for a folder. Case does not matter. A route takes such a file if its own `prefixes`
-   * or `suffixes` name it. This list replaces the default.
+   * Names of files that are skipped, because software leaves them behind. `*` at the beginning or the end stands for
+   * any characters, a slash at the end for a folder. Case does not matter. A route takes such a file if its own
+   * `prefixes` or `suffixes` name it. Your list replaces the default.
    */
   skippedNames: listOf(matching(SKIPPED_NAME_EXPECTED, SKIPPED_NAME), SKIPPED_NAMES_MAX, SKIPPED_NAMES),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
