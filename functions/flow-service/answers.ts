@@ -595,7 +595,8 @@ export const linkedOutputsReader = (
     const lists = addresses.map(listOf);
     for (const declared of addresses) {
       const [list = '', ...within] = declared.split(EACH);
-      for (const place of linksIn(at(json, list), list, { words, state, within })) {
+      const isShared = lists.indexOf(list) !== lists.lastIndexOf(list);
+      for (const place of linksIn(at(json, list), list, { words, state, within, isShared })) {
         const { pointer } = place;
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
@@ -672,6 +673,8 @@ interface LinkFacts extends Pick<FailurePlaces, 'words'> {
   readonly state: StateDescription;
   /** Where an item has its addresses, and an item of a list there. Default: anywhere. */
   readonly within: readonly string[];
+  /** True if another pointer may find the addresses of some items. */
+  readonly isShared: boolean;
 }
 
 /** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
@@ -777,8 +780,7 @@ function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = 
       places: new Set(
         linking.flatMap(({ place, links }) => links.map(({ pointer: each }) => each.slice(place.length))),
       ),
-      // Another pointer may find the addresses of items with other words.
-      words: new Set(within ? [] : linking.flatMap(({ item }) => wordsIn(item))),
+      words: new Set(facts.isShared ? [] : linking.flatMap(({ item }) => wordsIn(item))),
     };
     for (const { item, place, links } of items) yield* links.length > 0 ? links : lostIn(item, place, facts, others);
   } else if (isObject(value)) {

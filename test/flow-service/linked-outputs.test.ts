@@ -324,13 +324,17 @@ describe('a pointer with a step for each item', () => {
     { source: A, status: 'failed', error: { message: 'bad file' } },
     { path: null, source: A },
     { source: A, status: 'succeeded' },
+    { source: A, status: 'queued' },
   ];
   it('finds only what the items have there, and still tells of items without', () => {
-    expect(linked({ docs }, ['/docs/-/path'])).toMatchObject([
+    const found = linked({ docs }, ['/docs/-/path']);
+    expect(found).toHaveLength(5);
+    expect(found).toMatchObject([
       { assetId: 'docs-0-path', address: A, word: undefined },
       { assetId: 'docs-1-path', word: 'processing' },
       { assetId: 'docs-2', error: 'bad file' },
       { assetId: 'docs-3-path', error: 'The service lists no address there' },
+      { assetId: 'docs-5', error: expect.stringContaining('queued') },
     ]);
   });
 
