@@ -171,7 +171,8 @@ export interface LinkedOutputs extends AnyOutputs {
   readonly path?: string | undefined;
   /**
    * Pointers to what has the addresses: one, or a list or an object, in which every text that is an address counts. A step
-   * `-` stands for each item: `/files/-/url` leaves out all else that the items have.
+   * `-` stands for each item: `/files/-/url` leaves out all else that the items have. A text to which a pointer itself
+   * leads, or which is an item of a list there, may also be a path on the host of the answer: `/jobs/7/result`.
    */
   readonly addresses: readonly string[];
   /** What says in place of the answer that the flow has failed. Default: nothing, the state says so. */
