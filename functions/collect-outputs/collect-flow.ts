@@ -369,8 +369,10 @@ export class FlowCollector {
   }
 }
 
-const undeclaredText = ({ of, word }: Undeclared): string =>
-  `The service shows ${of === 'flow' ? 'the flow' : 'an output'} as "${word}", a word that ${UNDECLARED}. It counts as ${of === 'flow' ? 'running' : 'pending'}. Find out what it means, and add it to the words of "${of === 'flow' ? 'state' : 'outputs'}" in the description of the service.`;
+function undeclaredText({ of, word }: Undeclared): string {
+  const [what, state, member] = of === 'flow' ? ['the flow', 'running', 'state'] : ['an output', 'pending', 'outputs'];
+  return `The service shows ${what} as "${word}", a word that ${UNDECLARED}. It counts as ${state}. Find out what it means, and add it to the words of "${member}" in the description of the service.`;
+}
 
 const endByWord = (late: string, word: string): KnownFailure => ({
   code: 'undeclared-word',

@@ -488,27 +488,26 @@ const STATUSES: readonly Output['status'][] = ['ready', 'pending', 'failed'];
 
 /** The words for a state among the members of an object. */
 const wordsIn = (value: unknown): readonly string[] =>
-  Object.entries(isObject(value) ? value : {}).flatMap(([name, word]) =>
-    WORD.test(name) && typeof word === 'string' ? word : [],
-  );
+  Object.entries(Object(value)).flatMap(([name, word]) => (WORD.test(name) && typeof word === 'string' ? word : []));
 
 /**
- * The word beside some places which says that the flow still runs, so that more may come.
- * @param told the places of the flow's own word. Where that stands, other words say something else.
+ * The word which says that the flow still runs, so that more results may come: its own, or one beside their places. Where
+ * its own stands, other words say something else.
  */
-const runningWordIn = (
+function runningWordIn(
   json: unknown,
   places: Pointers,
-  running: readonly (string | null)[],
-  told: Pointers = [],
-): string | undefined =>
-  [...levelsOf([places].flat())]
-    .flatMap((level) => {
-      const own = [told].flat().filter((place) => place.slice(0, place.lastIndexOf('/')) === level);
-      const words = own.map((place) => at(json, place)).filter((word) => typeof word === 'string');
-      return words.length > 0 ? words : wordsIn(at(json, level));
-    })
-    .find((word) => running.includes(word));
+  state: StateDescription,
+  { path, pending = [] }: { readonly path?: Pointers | undefined; readonly pending?: ListedOutputs['pending'] },
+): string | null | undefined {
+  const own = [path ?? state.path].flat().includes(state.path) ? [state.word].flat() : [];
+  const told = own.filter((place) => at(json, place) !== undefined).map((place) => place.replace(/\/[^/]*$/, ''));
+  const words = [...levelsOf([places].flat())].map((level) => (told.includes(level) ? [] : wordsIn(at(json, level))));
+  const ofFlow = own.length > 0 ? [wordAt(json, own)] : [];
+  return [...ofFlow, ...words.flat()].find(
+    (word) => state.running.includes(word) || (word !== null && pending.includes(word)),
+  );
+}
 
 /** The listed outputs by their ids. An id that is listed twice is one output, unless two that differ are ready. */
 function outputsOf(items: readonly (object | string)[], listed: ListedOutputs): Map<string, Output> {
@@ -541,10 +540,9 @@ export const outputPageReader = (
       if (!items.every((item) => isObject(item) || isIdItself(item, listed))) return undefined;
       const outputs = outputsOf(items, listed);
       // It stands for one more output, not there yet.
-      const running = [...state.running, ...(listed.pending ?? [])];
-      const isState = [listed.path ?? state.path].flat().includes(state.path);
-      const word = runningWordIn(json, listed.items, running, isState ? state.word : []);
-      if (word !== undefined) outputs.set('', { assetId: '', status: 'pending', word, isDeclared: true });
+      const word = runningWordIn(json, listed.items, state, listed);
+      if (word !== undefined)
+        outputs.set('', { assetId: '', status: 'pending', word: word ?? undefined, isDeclared: true });
       return { ...pageFacts(json, items.length, listed), items: [...outputs.values()], ids: [...outputs.keys()] };
     },
   );
@@ -607,10 +605,7 @@ export const linkedOutputsReader = (
     }
     const isEmpty = lists.some((pointer) => isEmptyPlace(at(json, pointer)));
     const nothing = links.size === 0 && !isEmpty && nothingAt('address', 'outputs.addresses', addresses, json);
-    const isState = (path ?? state.path) === state.path;
-    const isRunning =
-      (isState && stateOf(wordAt(json, state.word), state) === 'running') ||
-      runningWordIn(json, lists, state.running, isState ? state.word : []) !== undefined;
+    const isRunning = runningWordIn(json, lists, state, { path }) !== undefined;
     return {
       links: [...links.values()],
       page: pageOf(json, [...links.values()]),

@@ -29,19 +29,11 @@ const NOTHING = 'Nothing came in place of the asset: it has no bytes';
 /** Longest quotation of what came in place of an asset, in characters. */
 const QUOTE_CHARS_MAX = 200;
 
-/** The asset is at an address that stands in the answer. */
-export class AddressedAssetError extends Error {
-  override readonly name = 'AddressedAssetError';
-  readonly address: string;
-  constructor(address: string) {
-    super('The asset is at another address');
-    this.address = address;
-  }
-}
-
 interface AnswerFacts {
   /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */
   readonly data?: string | undefined;
+  /** Fetches the asset from an address at that pointer. */
+  readonly elsewhere?: ((address: string) => Promise<Asset>) | undefined;
   /** True if the answer must be an envelope: the same request was answered with one. */
   readonly isEnvelope?: boolean | undefined;
   /** The `Content-Type`. Undefined if the response has none. */
@@ -84,7 +76,6 @@ interface AnswerFacts {
  * error or a progress in JSON or XML, an address, or nothing. None of them knows the form of the envelope, so the data in
  * it may be a document.
  * @throws {NotAnAssetError}
- * @throws {AddressedAssetError}
  * @throws {DamagedAssetError} the beginning is already damaged. See {@link Asset.chunks} for the rest.
  * @throws any error of `body`, here and in the chunks.
  */
@@ -127,7 +118,10 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       mediaType = typeOf(types, beginning, unnamed);
     }
     const address = head?.isAll === true && data !== undefined ? addressIn(textOf(head), data) : undefined;
-    if (address !== undefined) throw new AddressedAssetError(address);
+    if (address !== undefined && facts.elsewhere !== undefined) {
+      await incoming.return();
+      return await facts.elsewhere(address);
+    }
     const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled, facts.accepts !== undefined);
     if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
       await chunks.return();

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
-import { AddressedAssetError, assetOf } from './asset-answer.ts';
+import { assetOf } from './asset-answer.ts';
 import { CodingError, decodedBody, isCompressed } from './content-coding.ts';
 import {
   AddressRefusedError,
@@ -63,9 +63,8 @@ export async function downloadAsset(
   const about = { operation: 'asset', method: 'GET', subject, uploadId, onSent } as const;
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   const { signal } = progress;
-  let answer: Answer | undefined;
   try {
-    answer =
+    let answer =
       'url' in from ? await requests.send({ ...about, ...from }, signal) : await follow(requests, from, about, signal);
     const names: string[] = [answer.url.pathname];
     for (let hops = 0; isRedirect(answer.response); hops += 1) {
@@ -101,15 +100,12 @@ export async function downloadAsset(
       length: length === undefined ? undefined : Number(length),
       isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
       onData: (bytes) => progress.brought(bytes),
+      elsewhere: (address) =>
+        downloadAsset(requests, { ...request, from: { answer, address }, data: undefined }, callersSignal),
     });
   } catch (error) {
     progress.end();
-    if (!(error instanceof AddressedAssetError) || answer === undefined) throw error;
-    return downloadAsset(
-      requests,
-      { ...request, from: { answer, address: error.address }, data: undefined },
-      callersSignal,
-    );
+    throw error;
   }
 }
 

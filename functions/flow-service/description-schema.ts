@@ -52,8 +52,11 @@ const oneOrMore = <T>(one: z.ZodMiniType<T>, error: string) =>
 /** What stands for inputs that are sent. */
 const SENT_INPUTS = ['{inputs}', '{input}', '{inputBase64}'];
 
+/** What brings a file to the service. */
+const FILES = [...SENT_INPUTS, '{inputUrl}'];
+
 /** The texts that are replaced in the body of a creation, and in that of a request about a flow. */
-const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', ...SENT_INPUTS, '{inputUrl}'];
+const CREATION_PLACEHOLDERS = ['{template}', '{parameters}', '{additional}', ...FILES];
 const JOB_PLACEHOLDERS = ['{id}', '{template}'];
 
 /** Why a text looks like a placeholder, but would be sent as it is. Undefined if it does not. */
@@ -241,9 +244,8 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
   );
 
   const createBody = jsonObject.check(
-    z.refine((body) => holds(body, [...SENT_INPUTS, '{inputUrl}']), {
-      error:
-        'expected a member "{input}", "{inputBase64}", "{inputs}" or "{inputUrl}": without one, no file reaches the service',
+    z.refine((body) => holds(body, FILES), {
+      error: `expected a member ${FILES.join(' or ')}: without one, no file reaches the service`,
     }),
     z.refine((body) => !holds(body, ['{inputUrl}']) || !holds(body, SENT_INPUTS), {
       error: 'expected "{inputUrl}", or "{input}" and "{inputs}": the file is sent, or fetched by the service',

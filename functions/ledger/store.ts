@@ -384,18 +384,18 @@ export function parsedObject<T>(
   schema: z.ZodMiniType<T>,
   consequence: string,
 ): { readonly object: T; readonly json: unknown } {
+  const unreadable = (what: string, cause?: unknown): UnreadableEntryError =>
+    new UnreadableEntryError(`${key} is ${what}. Until it is mended, ${consequence}.`, { cause });
   let json: unknown;
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    const what = `${key} is not JSON: ${shorten(text, 100)}`;
-    throw new UnreadableEntryError(`${what}. Until it is mended, ${consequence}.`, { cause });
+    throw unreadable(`not JSON: ${shorten(text, 100)}`, cause);
   }
   demandFormat(key, json, consequence);
   const { success, data: object, error } = schema.safeParse(json);
   if (success) return { object, json };
-  const what = `${key} is damaged: ${issuesTold(error, 'the whole')}`;
-  throw new UnreadableEntryError(`${what}. Until it is mended, ${consequence}.`);
+  throw unreadable(`damaged: ${issuesTold(error, 'the whole')}`);
 }
 
 /** @throws {UnreadableEntryError} */

@@ -99,7 +99,7 @@ describe('the service of a configuration', () => {
     [
       'a creation without an input',
       { from: 'flows', create: { body: { inputs: null, prompt: 'x' } } },
-      'service.create.body: expected a member "{input}", "{inputBase64}", "{inputs}" or "{inputUrl}": without one',
+      'service.create.body: expected a member {inputs} or {input} or {inputBase64} or {inputUrl}: without one',
     ],
     [
       'a creation that sends the file twice, deep in its body',
