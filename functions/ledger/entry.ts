@@ -25,7 +25,7 @@ import {
 import type { KnownFailure } from './failures.ts';
 import { type FailedMarker, type RunningMarker, segmentOf, type WaitingMarker } from './keys.ts';
 import { isSuccess, isTerminalState, SUPERSEDED, type TerminalState } from './terminal-states.ts';
-import { isAfterFailure, WAITS, type WaitReason } from './waits.ts';
+import { isAfterFailure, REVIEW_LOOK_MS, WAITS, type WaitReason } from './waits.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -151,7 +151,7 @@ export function waitingMarkerOf(entry: Entry, { inboxPrefix, routes }: MarkerSet
     case 'waiting': {
       const { notBefore, late, upload, throttledSince: since = entry.arrivedAt } = entry;
       const route = isInLine(entry) ? presentRouteName(entry, routes) : undefined;
-      if (route === undefined) return { uploadId, notBefore };
+      if (route === undefined) return { uploadId, notBefore: lookAt(entry, entry.review?.wantedAt ?? notBefore) };
       const segment = segmentOf(firstOf(upload).key, inboxPrefix);
       const turn = { class: late ? 'late' : 'live', route: shortSegment(route), segment, since } as const;
       return { uploadId, notBefore, turn };
@@ -160,6 +160,10 @@ export function waitingMarkerOf(entry: Entry, { inboxPrefix, routes }: MarkerSet
       return undefined;
   }
 }
+
+/** When a tick looks at a waiting upload, at the latest a day after `from` if it waits to be approved. */
+export const lookAt = ({ reason, notBefore }: WaitingEntry, from: number): number =>
+  reason === 'review' ? Math.min(notBefore, from + REVIEW_LOOK_MS) : notBefore;
 
 /** The name of the route that a waiting upload takes if it is sent now. Undefined if no route wants it any more. */
 function presentRouteName(

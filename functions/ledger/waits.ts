@@ -52,6 +52,12 @@ export const BACKOFF_MAX_MS = 15 * 60_000;
 /** How long an upload waits to be approved if its route does not say, in milliseconds: a century. An entry needs a time. */
 export const REVIEW_MAX_MS = 100 * 365 * 24 * 60 * 60_000;
 
+/**
+ * Longest time until a tick looks at an upload that waits to be approved, in milliseconds. A tick that read the entry before
+ * an approval may put the marker back after it, and a marker that is left so must go within a day, not within a century.
+ */
+export const REVIEW_LOOK_MS = 24 * 60 * 60_000;
+
 /** Time between two searches for the flow of an upload whose doubt waits for the operator, in milliseconds. */
 export const HELD_WAIT_MS = 60 * 60_000;
 

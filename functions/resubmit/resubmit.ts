@@ -7,7 +7,7 @@ import {
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { isInChain } from '../chains/chain.ts';
-import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, isUntold, lookAt, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
@@ -88,6 +88,9 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
   let sent: Entry | undefined;
+  // It only waits to be approved, and a tick looks at it once a day.
+  if (stored?.entry.state === 'waiting' && next !== undefined && next.notBefore <= now && stored.entry.notBefore > now)
+    next = { ...next, notBefore: lookAt(stored.entry, now) };
   // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
   const isItsMarker = next?.turn === undefined || marker.turn !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isItsMarker) {

@@ -41,6 +41,7 @@ import {
   isWaitingJob,
   keyOf,
   lacking,
+  lookAt,
   misaddressed,
   nextStep,
   planned,
@@ -822,8 +823,12 @@ describe('an approval', () => {
     expect(toBeReviewed({ ...ofStage, review: { wantedAt: 1 } }, 5).review).toEqual({ wantedAt: 1 });
   });
 
-  it('is waited for until its time is over', () => {
-    expect(waitingMarkerOf(asked, inbox)).toEqual({ uploadId: upload.id, notBefore: 30 * DAY });
+  it('is looked for once a day, until its time is over', () => {
+    expect(waitingMarkerOf(asked, inbox)).toEqual({ uploadId: upload.id, notBefore: 5 + DAY });
+    expect(lookAt(asked, 29 * DAY + 1)).toBe(30 * DAY);
+    expect(lookAt(waiting(claim, wait), 5)).toBe(99_000);
+    expect(lookAt(waiting(claim, { ...wait, notBefore: 30 * DAY }), 5)).toBe(30 * DAY);
+    expect(waitingMarkerOf({ ...asked, review: undefined }, inbox)?.notBefore).toBe(30 * DAY);
   });
 
   it('begins the upload at once, in the line if there are many', () => {
