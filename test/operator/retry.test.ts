@@ -265,10 +265,15 @@ describe('a retry of many', () => {
   it('says that it is one, in each of the invocations that it takes', async () => {
     const asked: unknown[] = [];
     const collecting = { invoke: async (event: object) => asked.push(event) && [] };
+    const ledger = { read: async () => undefined };
     const view = (n: number) => ({ id: `${n}`, key: `${n}` });
     const ask = async (plan: object) => {
       asked.length = 0;
-      await act({ action: 'retry', uploads: [], ...plan }, { collecting } as never, new AbortController().signal);
+      await act(
+        { action: 'retry', uploads: [], ...plan },
+        { collecting, ledger } as never,
+        new AbortController().signal,
+      );
       return asked.map((event) => Object(event).late);
     };
     const many = Array.from({ length: 201 }, (_, n) => view(n)) as never;
