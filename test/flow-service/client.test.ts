@@ -978,6 +978,9 @@ describe('the outputs of a flow', () => {
     expect(await outputsIn({ outputs, state: 'completed', phase: 'running' }, service)).toEqual([ready]);
     expect(await outputsIn({ outputs, state: 'running', phase: 'completed' }, service)).toEqual([ready, more]);
     expect(await outputsIn({ outputs, phase: 'running' }, service)).toEqual([ready, more]);
+    // An output without a word is pending here. A flow without one is not.
+    const wordless = speaking({ outputs: { path: '/flows/{id}', ready: ['ready'], pending: [null] } });
+    expect(await outputsIn({ outputs: [{ id: 'a', status: 'ready' }] }, wordless)).toEqual([ready]);
   });
 
   it.each<[unknown, object]>([
