@@ -233,7 +233,7 @@ const hasNextLink = (links: readonly unknown[]): boolean =>
 const HEADER_PREFIX = /^(?:x_)?(?:[a-z]{2,3}_|pagination_|[a-z]+_(?=next))?/;
 
 /** The rules for headers. Salesforce has `Sforce-Locator`. */
-const HEADER_RULES = [...RULES, rule('more', '(?:[a-z]+ )?locator', isSomewhere)];
+const HEADER_RULES = [...RULES, rule('more', 'sforce locator', isSomewhere)];
 
 /** Words of headers that count other things: the hits of a cache, bytes. */
 const OTHER_COUNT = /hit|size/;

@@ -1935,6 +1935,7 @@ describe('an asset', () => {
     { 'x-total-count': '7' },
     { 'x-nextjs-cache': 'HIT' },
     { 'x-amz-meta-next': 'step' },
+    { 'content-locator': 's3://bucket/a.csv' },
     { 'last-modified': 'Mon, 02 Jan 2023 00:00:00 GMT' },
   ])('is whole with a header that leads nowhere: %j', async (header) => {
     const { transport } = canned({ status: 200, headers: { 'content-type': 'text/csv', ...header }, body: 'a' });
