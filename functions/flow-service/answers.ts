@@ -4,7 +4,6 @@ import { isObject } from '../base/json.ts';
 import { decodedId } from '../base/key-segment.ts';
 import { essenceOf, typeOfName } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
-import { UnintelligibleAnswerError } from './errors.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf, pointerOf, stepsOf } from './json-pointer.ts';
@@ -276,14 +275,9 @@ export const createdReader = (
     return { flowId };
   });
 
-/** The id of the flow that a header of the answer to a creation names. @throws {UnintelligibleAnswerError} it names none. */
-export function idInHeader({ headers }: TransportResponse, header: string, { path }: StateDescription): string {
-  const flowId = usableId(idIn(headers[header.toLowerCase()], path));
-  if (flowId !== undefined) return flowId;
-  throw new UnintelligibleAnswerError(
-    `no usable id in the header ${header}: correct "create.id", or "state.path", which an address there must fit`,
-  );
-}
+/** The id of the flow that a header of the answer to a creation names. */
+export const idInHeader = ({ headers }: TransportResponse, header: string, { path }: StateDescription) =>
+  usableId(idIn(headers[header.toLowerCase()], path));
 
 /** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
 function showsFlow(json: unknown, state: StateDescription): boolean {

@@ -166,8 +166,11 @@ class HttpFlowService implements FlowService {
       const { id } = this.service.create;
       if (typeof id === 'string' || !('header' in id))
         return await this.#requests.read(answer, createdReader(id, this.service), signal);
-      await this.#requests.acknowledge(answer, signal);
-      return { flowId: idInHeader(answer.response, id.header, this.service.state) };
+      const flowId = idInHeader(answer.response, id.header, this.service.state);
+      await this.#requests.acknowledge(answer, signal, flowId !== undefined);
+      if (flowId !== undefined) return { flowId };
+      const correct = 'correct "create.id", or "state.path", which an address there must fit';
+      throw new UnintelligibleAnswerError(`no usable id in the header ${id.header}: ${correct}`);
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.

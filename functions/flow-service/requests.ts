@@ -290,17 +290,20 @@ export class Requests {
 
   /**
    * Reads the answer to a change. It is a success of the service whatever it says, but a page or that it failed.
+   * @param isFit true if its head names what was made. Then the words of a refusal count only beside an error.
    * @throws the error for the status or the words if it is no success.
    * @throws {MisaddressedError} it is a page. @throws {UnintelligibleAnswerError} it does not end, or says that it failed.
    */
-  acknowledge(answer: Answer, signal: AbortSignal): Promise<void> {
+  acknowledge(answer: Answer, signal: AbortSignal, isFit = false): Promise<void> {
     return this.#read(answer, signal, async () => {
       const text = redact(await readBeginning(answer.response, ANSWER_BYTES_MAX), answer.secret);
-      this.#checkOwn(answer, text, /^\s*</);
+      this.#checkPage(answer, text, /^\s*</);
+      if (!isFit) this.#checkWords(answer, text);
       try {
         changeReader(this.#service, answer.operation === 'delete')(parseJson(text, this.#answerDepthMax));
       } catch (error) {
         if (!(error instanceof UnfitAnswerError && error.isOwnError)) return; // `OK`, for example.
+        this.#checkWords(answer, text);
         const words = this.#wordsOf(answer.response, text).detail || cut(text);
         throw new UnintelligibleAnswerError(`${answer.operation}: ${error.message}: ${words}`, { isOwnError: true });
       }
@@ -325,7 +328,8 @@ export class Requests {
       if (operation !== 'list' && operation !== 'templates') this.flowKnownAt ??= this.#clock.now();
       return parsed;
     } catch (error) {
-      this.#checkOwn(answer, text);
+      this.#checkPage(answer, text, /^\s*[^\s{[]/);
+      this.#checkWords(answer, text);
       const unfit = 'the answer does not fit the description of the service';
       const message = error instanceof UnfitAnswerError ? error.message : unfit;
       const cause = error instanceof SyntaxError ? undefined : error; // V8 quotes text of any length in a SyntaxError.
@@ -340,12 +344,16 @@ export class Requests {
     return wordsOfError(headers['content-type'], text, this.#service.errors, this.#answerDepthMax);
   }
 
-  /** @throws the error for a success that is a page, or that says in words that it is none. */
-  #checkOwn(answer: Answer, text: string, page = /^\s*[^\s{[]/): void {
-    const { response } = answer;
+  /** @throws {MisaddressedError} a success is a page. */
+  #checkPage(answer: Answer, text: string, page: RegExp): void {
     // Some frameworks call every answer HTML, also JSON or nothing.
-    if (isForeign({ response, text }) && page.test(text))
+    if (isForeign({ response: answer.response, text }) && page.test(text))
       throw misaddressed(answer, { detail: text.trim(), isOwn: false }, this.#base);
+  }
+
+  /** @throws the error for a success that says in words that it is none. */
+  #checkWords(answer: Answer, text: string): void {
+    const { response } = answer;
     const refusal = refusalOf(this.#service.errors, response.status, text);
     if (refusal !== undefined) {
       throw this.#errorForStatus({ ...answer, response: { ...response, refusal } }, this.#wordsOf(response, text));

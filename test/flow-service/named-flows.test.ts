@@ -67,6 +67,30 @@ describe('a flow is the one that a header names', () => {
   });
 });
 
+describe('words of a refusal', () => {
+  const answered = async (body: object, headers: Record<string, string>) => {
+    await using server = await scripted((request, response) => {
+      response.writeHead(202, { 'content-type': 'application/json', ...headers });
+      bodyOf(request).then(() => response.end(JSON.stringify(body)));
+    });
+    const service = speaking({
+      create: { id: { header: 'Location' } },
+      state: { path: '/jobs/{id}' },
+      errors: { outOfCredit: [{ status: 202, says: 'balance' }] },
+    });
+    return await clientOf(server.url, { service }).create(requestOf(sourceOf('x')), never);
+  };
+
+  it('do not count beside a header that names the flow, unless there is an error', async () => {
+    expect(await answered({ balance: 3 }, { location: '/jobs/7' })).toEqual({ flowId: '7' });
+    for (const [body, headers] of [
+      [{ error: 'The balance is spent' }, { location: '/jobs/7' }],
+      [{ balance: 0 }, {}],
+    ] as const)
+      await expect(answered(body, headers)).rejects.toMatchObject({ name: 'ThrottledError' });
+  });
+});
+
 describe('a flow is the one that an address or a path in the answer names', () => {
   it.each<[string, string, string]>([
     ['https://a.example/v1/jobs/7', '/jobs/{id}', '/v1/jobs/7'],
