@@ -71,6 +71,7 @@ export async function plan(
   const uploads = new Map<string, UploadView>();
   const stages = new Map<string, PlannedStage>();
   const left: Left[] = [];
+  const isAnyQueued = asked.action === 'cancel' && Object.values(await deployment.queueDepth(signal)).some(Boolean);
   for (const word of selection.words) {
     if (word === '') {
       left.push({ key: word, why: 'it is empty, and all keys begin so' });
@@ -90,7 +91,8 @@ export async function plan(
       for (const view of each.uploads) uploads.set(view.id, view);
       for (const stage of each.stages ?? []) stages.set(stage.id, stage);
       // Below a prefix, uploads in other states are not meant.
-      const isMeant = found.kind === 'upload' || mayGoOn(named[index] as FoundUpload, asked, deployment);
+      const isMeant =
+        found.kind === 'upload' || mayGoOn(named[index] as FoundUpload, asked, { ...deployment, isAnyQueued });
       if (isMeant) left.push(...each.left);
     }
   }
@@ -105,12 +107,12 @@ export async function plan(
 function mayGoOn(
   { key, entry, issue }: FoundUpload,
   { action }: Asked,
-  { settings, areRoutesKnown }: Deployment,
+  { settings, areRoutesKnown, isAnyQueued }: Pick<Deployment, 'settings' | 'areRoutesKnown'> & { isAnyQueued: boolean },
 ): boolean {
   if (issue?.kind === 'unreadable') return true;
   if (action !== 'cancel') return false;
   if (entry !== undefined) return !isTerminal(entry);
-  if (!areRoutesKnown || inputRouteOf(key, settings) !== undefined) return false;
+  if (!isAnyQueued || !areRoutesKnown || inputRouteOf(key, settings) !== undefined) return false;
   const { routes } = settings;
   return mayMatch(routes, key) && routeFor(routes, { key, mediaType: mediaTypeOf(undefined, key) }) !== undefined;
 }

@@ -194,13 +194,11 @@ describe('very many files', () => {
     expect(table(rows)).toHaveLength(rows.length);
   });
 
-  it('of jobs are told in one walk', () => {
+  it('of jobs are told in one walk: one for each job would take minutes, and the test would end', () => {
     const job = (at: number) => ({ id: '', key: `${at}/job.json`, bytes: 1 });
     const input = (at: number) => ({ id: '', key: `${at}/in.png`, bytes: 1, inputOf: [`${at}/job.json`] });
     const files = Array.from({ length: 50_000 }, (_, at) => [job(at), input(at)]).flat();
-    const begun = performance.now();
     expect(showPut(files, undefined)).toHaveLength(50_000);
-    expect(performance.now() - begun).toBeLessThan(20_000);
   });
 });
 
@@ -247,6 +245,12 @@ describe('a cancellation below a beginning of keys', () => {
       expect.stringMatching(/^all\/unread\.png: nothing is done: The entry cannot be read: /),
     ]);
     expect(code).toBe(1);
+    // Once nothing is in the queue, a file without an entry came before the pipeline, or its entry has expired.
+    await operated.becomes('all/sent.png', 'succeeded');
+    await vi.waitFor(async () => {
+      const { errors: now } = await operated.run('cancel', 'all/', '--yes');
+      expect([now.includes('unread.png'), now.includes('queued.png')]).toEqual([true, false]);
+    }, PATIENCE);
   });
 });
 
