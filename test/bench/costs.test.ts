@@ -16,7 +16,7 @@ const FLOW = { GetObject: 3, PutObject: 6, DeleteObject: 1, PutEvents: 1 };
 const REQUESTS: Readonly<Record<Name, Counts>> = {
   file: FLOW,
   pair: { GetObject: 6, PutObject: 12, DeleteObject: 2, PutEvents: 2 },
-  chain: { GetObject: 8, HeadObject: 1, PutObject: 17, DeleteObject: 2, PutEvents: 3 },
+  chain: { GetObject: 10, HeadObject: 1, PutObject: 17, DeleteObject: 2, PutEvents: 3 },
   jobOf2: { ...FLOW, GetObject: 5, HeadObject: 7, PutObject: 7, ListObjectVersions: 1 },
   jobOf3: { ...FLOW, GetObject: 6, HeadObject: 10, PutObject: 7, ListObjectVersions: 1 },
 };
