@@ -39,6 +39,9 @@ const ASSET_FAULTS: readonly Fault[] = [...FAULTS, 'page'];
  */
 const HEALTHY_MS = 5 * MINUTE;
 
+/** What `429 in seconds` asks for at most, in milliseconds: see `scriptOf`. */
+const ASKED_MAX_MS = 120 * SECOND;
+
 /** Faults whose backoff may be longer than the three minutes for the ticks that meet the poison first. */
 const LONG_RETRY_AFTER: readonly Fault[] = ['429 with a date', '503 in seconds', '402'];
 
@@ -47,8 +50,14 @@ const LONG_RETRY_AFTER: readonly Fault[] = ['429 with a date', '503 in seconds',
  * and none is answered, nothing tells poison from a limit of the service. The hold is two seconds after the first flow,
  * and doubles with each further one. So a few poisoned flows may not cause a long hold, whatever they ask for.
  */
-const longestHoldMs = ({ fault, count }: Poison): number =>
-  LONG_RETRY_AFTER.includes(fault) ? 2 * SECOND * 2 ** (count - 1) : 0;
+function longestHoldMs({ fault, count }: Poison): number {
+  const holdAfter = (refused: number): number => 2 * SECOND * 2 ** (refused - 1);
+  if (LONG_RETRY_AFTER.includes(fault)) return holdAfter(count);
+  if (fault !== '429 in seconds') return 0;
+  // One such hold is short, but each refused flow may ask for another one.
+  const holds = Array.from({ length: count }, (_, index) => Math.min(holdAfter(index + 1), ASKED_MAX_MS));
+  return holds.reduce((sum, each) => sum + each, 0);
+}
 
 /**
  * Longest time for which a poisoned flow holds back the others in a round, in milliseconds: how long a refused poll is
