@@ -648,7 +648,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'there === undefined || there.order < mine.order',
     with: 'there === undefined || there.order !== mine.order',
   }),
-  mistake('an alias counts as refused if the answer to its completion was lost', 400, {
+  mistake('an alias counts as refused if the answer to its completion was lost', 900, {
     file: 'results/multipart-upload.ts',
     in: 'MultipartUpload.abort',
     replace: 'await ifThere(',
