@@ -71,7 +71,6 @@ export async function plan(
   const uploads = new Map<string, UploadView>();
   const stages = new Map<string, PlannedStage>();
   const left: Left[] = [];
-  const isAnyQueued = asked.action === 'cancel' && Object.values(await deployment.queueDepth(signal)).some(Boolean);
   for (const word of selection.words) {
     if (word === '') {
       left.push({ key: word, why: 'it is empty, and all keys begin so' });
@@ -84,6 +83,10 @@ export async function plan(
       left.push({ key: word, why });
     }
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
+    const isAnyQueued =
+      found.kind === 'prefix' &&
+      asked.action === 'cancel' &&
+      Object.values(await deployment.queueDepth(signal)).some((count) => count > 0);
     const chosen = await pMap(named, (upload) => chosenBy(upload, asked, deployment, signal), {
       concurrency: READS_MAX,
     });
@@ -285,7 +288,7 @@ export async function act(
   return acted;
 }
 
-const CHANGED = 'it was sent again meanwhile, by somebody else';
+const CHANGED = 'somebody else has sent it again since then';
 
 /** The uploads that are no more what was planned: another operator may have agreed to pay for the same. */
 async function changedSince(

@@ -108,8 +108,8 @@ export class FlowCollector {
       // A flow is gone only after two 404s in a row, and any other error begins their count anew.
       confirmations.forget(marker.uploadId, GONE);
       const isItsOwn = error instanceof FlowServiceError && outageOf(error) === undefined;
-      // Written once, because the message quotes the answer, and each answer may differ.
       const word = unclear.of(marker.uploadId)?.word;
+      // Written once, because the message quotes the answer, and each answer may differ.
       if (isItsOwn && unclear.note(marker.uploadId, word) === TOLD_AFTER_POLLS) await this.#tell(marker, error.message);
       throw error;
     }

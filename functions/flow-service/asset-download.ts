@@ -12,7 +12,7 @@ import {
 } from './errors.ts';
 import { nextLink } from './link-header.ts';
 import { assetSubject, redirectSubject } from './pacer.ts';
-import { withSignsInHead } from './pages.ts';
+import { leadsOn } from './pages.ts';
 import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { TimeLimit } from './time-limit.ts';
@@ -185,8 +185,7 @@ const WITH_ASSET: readonly number[] = [200, 201, 203, 206];
  * log may come in pages, each with a header that leads to the next one.
  */
 function isPart({ status, headers }: TransportResponse): boolean {
-  if (nextLink(headers.link) !== undefined || withSignsInHead([], { status: 200, headers }).more.length > 0)
-    return true;
+  if (nextLink(headers.link) !== undefined || leadsOn(headers)) return true;
   const [, from, to, size] = /^\s*bytes\s+(\d+)-(\d+)\/(\d+)\s*$/i.exec(headers['content-range'] ?? '') ?? [];
   return size === undefined ? status === 206 : Number(from) > 0 || Number(to) + 1 < Number(size);
 }

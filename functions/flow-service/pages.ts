@@ -259,6 +259,13 @@ export interface PageSigns {
   readonly isLast: boolean;
 }
 
+const signsInHeaders = (headers: TransportResponse['headers']): Sign[] =>
+  Object.entries(headers).flatMap(([name, value]) => signsInHeader(name, value));
+
+/** True if a header says that more follows. */
+export const leadsOn = (headers: TransportResponse['headers']): boolean =>
+  said(signsInHeaders(headers)).more.length > 0;
+
 /** What the signs in a body say, with those in the status and the headers of the answer. */
 export function withSignsInHead(
   inBody: readonly Sign[],
@@ -269,7 +276,7 @@ export function withSignsInHead(
   return said([
     ...inBody,
     ...(status === 206 && inRange.length === 0 ? [moreAt('the status 206')] : inRange),
-    ...Object.entries(headers).flatMap(([name, value]) => signsInHeader(name, value)),
+    ...signsInHeaders(headers),
   ]);
 }
 

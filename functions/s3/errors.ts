@@ -78,7 +78,7 @@ export async function ifThere<T>(answer: Promise<T>): Promise<T | undefined> {
 }
 
 /**
- * The object is not what the condition of a write says: somebody has put, replaced or deleted it. S3 answers If-Match with
- * 404 if it is gone.
+ * True if S3 refused a write because the object is not as its condition demands: another process has put, replaced or
+ * deleted it. If it is gone, S3 answers If-Match with 404.
  */
 export const isConditionUnmet = (error: unknown): boolean => isPreconditionFailed(error) || isAbsent(error);

@@ -498,7 +498,7 @@ it('two operators who agree to pay for the same file pay for it once', async () 
   await vi.waitFor(() => expect(flows()).toBe(paid + 1), PATIENCE);
   await operated.becomes('both.png', 'succeeded');
   expect(await act(yours, operated.deployment, signal)).toMatchObject([
-    { key: 'both.png', isDone: false, result: 'it was sent again meanwhile, by somebody else' },
+    { key: 'both.png', isDone: false, result: 'somebody else has sent it again since then' },
   ]);
   expect(flows()).toBe(paid + 1);
 });
