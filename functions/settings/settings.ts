@@ -104,14 +104,14 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. Doubled in an outage, and for storing the
-   * assets of an ended flow. As long as each tick stores an asset, storing goes on. A new collection of the results
-   * begins the age anew.
+   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled in an outage, and for storing the
+   * assets of an ended flow. Storing goes on beyond it while each tick stores an asset. `flowdrop collect` begins the
+   * age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
-   * Days after which the ledger's entry of an ended upload expires. The daily sweep sends no older upload: without its
-   * entry, it would be paid for again.
+   * Days after which the ledger's entry of an ended upload expires. The daily sweep skips older uploads: without an
+   * entry, they would be paid for again.
    */
   ledgerRetentionDays: numberOr('forever', 'days', { min: 30, max: 3650, default: 'forever', isWhole: true }),
   /**
