@@ -40,10 +40,12 @@ type TurnState = Readonly<z.infer<typeof turnState>>;
 /** The form of {@link LineState}. @param time the form of a time in milliseconds since the epoch. @internal */
 export const lineState = (time: z.ZodMiniNumber) =>
   z.object({
-    /** When uploads last left the line. */
-    sentAt: time,
-    /** The last ones of these, by their ids. */
-    sent: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))),
+    /** By route, the ids of the last ones that left, until it is known what became of them, and when they left. */
+    sent: byName(z.object({ at: time, ids: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))) })),
+    /** When those left that last went through. */
+    throughAt: time,
+    /** Routes that are refused while others go through. */
+    refused: z.readonly(z.array(z.string())),
     /** How many more than flows have ended may leave next, unless one comes back. */
     extra: z.int().check(z.gte(1)),
     turns: turnState,

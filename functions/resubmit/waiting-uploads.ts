@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import pMap from 'p-map';
+import { shortSegment } from '../base/key-segment.ts';
 import { secondsBetween } from '../base/telemetry.ts';
 import { type Entry, isInLine, takenBy, waitingMarkerOf } from '../ledger/entry.ts';
 import { LINE_PREFIX, type WaitingMarker, waitingKey } from '../ledger/keys.ts';
@@ -20,7 +21,7 @@ const DUE_MAX = 4_000;
 /** Maximum number of uploads that leave the line in a round beyond the number of flows that ended. */
 const EXTRA_MAX = 256;
 
-/** Uploads of the last turns whose entries tell what became of them. They are the last ones in the queue. */
+/** Uploads of each route whose entries tell what became of the last turns. They are its last ones in the queue. */
 const WATCHED_MAX = 8;
 
 /**
@@ -41,6 +42,11 @@ const PLACED_PAGES_MAX = 2;
  */
 const PLACED_AGAIN_MS = 20 * 60_000;
 
+/** What became of uploads that left the line. */
+type Fate = 'refused' | 'undecided' | 'through';
+
+type Sent = LineState['sent'][string];
+
 interface WaitingOptions {
   readonly isOurs: (uploadId: string) => boolean;
   /** Maximum number of uploads resubmitted in a round, without those in the line. Default {@link DUE_MAX}. */
@@ -58,6 +64,9 @@ interface WaitingOptions {
  * leave it as flows have ended, since each ended flow frees a place. A few more leave it to find out whether the service
  * allows more by now: twice as many each time, until one comes back. None of these leaves while the last ones are still
  * in the queue: a new file would have to wait behind them.
+ *
+ * A route may be refused while others go through, because its template has a limit of its own. Then one upload of it
+ * leaves at a time, and says nothing of the others, until one goes through.
  */
 export class WaitingUploads {
   readonly #ports: ResubmitPorts;
@@ -137,7 +146,7 @@ export class WaitingUploads {
     const { ledger, clock, settings } = this.#ports;
     const { isOurs, placedPage } = this.#options;
     const now = clock.now();
-    const line = this.#lineAt(now);
+    const line = this.#state;
     const routes = choiceOf(settings.routes);
     let placing: NonNullable<LineState['placing']> =
       line.placing?.routes === routes ? line.placing : { routes, since: now, passes: 0 };
@@ -158,7 +167,7 @@ export class WaitingUploads {
         break;
       }
     }
-    this.#line = { ...this.#lineAt(now), placing };
+    this.#line = { ...this.#state, placing };
     return failures;
   }
 
@@ -176,8 +185,8 @@ export class WaitingUploads {
   }
 
   /** What is known of the line. */
-  #lineAt(now: number): LineState {
-    return this.#line ?? { sentAt: now, sent: [], extra: 1, turns: BEGINNING };
+  get #state(): LineState {
+    return this.#line ?? { sent: {}, throughAt: 0, refused: [], extra: 1, turns: BEGINNING };
   }
 
   /**
@@ -193,29 +202,51 @@ export class WaitingUploads {
   async #nextInLine(endedCount: number, signal: AbortSignal): Promise<readonly WaitingMarker[]> {
     const { ledger, clock, settings } = this.#ports;
     const now = clock.now();
-    const before = this.#lineAt(now);
-    const allowed = { refused: 1, undecided: 0, through: before.extra };
-    const extra = this.#pollShare < 1 ? 0 : allowed[await this.#fateOfLast(before, signal)];
-    const room = await this.#options.room(signal);
+    const { line, isUndecided } = await this.#watch(this.#state, signal);
+    const { sent, refused } = line;
+    // A round of polls may have ended meanwhile, and have been too long.
+    this.#line = { ...line, extra: Math.min(line.extra, this.#state.extra) };
+    const extra = this.#pollShare < 1 || isUndecided ? 0 : line.extra;
+    const held = await this.#options.room(signal);
+    const room: Room = (route, of) => {
+      const name = route && shortSegment(route);
+      if (name === undefined || !refused.includes(name)) return held(route, of);
+      return Math.min(held(route, of), Object.hasOwn(sent, name) ? 0 : 1);
+    };
     const count = Math.min(Math.ceil(endedCount * this.#pollShare) + extra, room());
     const wanted = { count, now, ledger, routes: settings.routes, isOurs: this.#options.isOurs, room };
-    const { next, turns } = await nextTurns(wanted, before.turns, signal);
-    // A round of polls may have ended meanwhile, and have been too long.
-    const line = this.#lineAt(now);
-    if (next.length === 0) this.#line = { ...line, turns };
-    else {
-      const sent = next.slice(-WATCHED_MAX).map(({ uploadId }) => uploadId);
-      const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
-      const isKept = extra === 0 || this.#pollShare < 1;
-      this.#line = { ...line, sentAt: now, sent, extra: isKept ? line.extra : grown, turns };
-    }
+    const { next, turns } = await nextTurns(wanted, line.turns, signal);
+    const lastOf = (markers: readonly WaitingMarker[]) => markers.slice(-WATCHED_MAX).map(({ uploadId }) => uploadId);
+    const left = Map.groupBy(next, ({ turn }) => turn?.route ?? '').entries();
+    const leftNow = Object.fromEntries(left.map(([route, markers]) => [route, { at: now, ids: lastOf(markers) }]));
+    const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
+    const isKept = next.length === 0 || extra === 0 || this.#pollShare < 1;
+    this.#line = { ...line, turns, sent: { ...sent, ...leftNow }, extra: isKept ? this.#state.extra : grown };
     return next;
   }
 
-  /** What became of the uploads that left the line last. */
-  async #fateOfLast({ sentAt, sent }: LineState, signal: AbortSignal): Promise<'refused' | 'undecided' | 'through'> {
+  /**
+   * Looks at what became of the uploads that left the line last. Returns what is known of the line by now, and whether
+   * some are undecided. What becomes of a route that is refused alone says nothing of the others.
+   */
+  async #watch(line: LineState, signal: AbortSignal): Promise<{ line: LineState; isUndecided: boolean }> {
+    const look = async ([route, sent]: [string, Sent]) => ({ route, sent, fate: await this.#fateOf(sent, signal) });
+    const looks = await pMap(Object.entries(line.sent), look, { concurrency: 1 });
+    const having = (fate: Fate) => looks.filter((look) => look.fate === fate);
+    const throughAt = Math.max(line.throughAt, ...having('through').map(({ sent }) => sent.at));
+    const alone = new Set(line.refused);
+    for (const { route, sent } of having('refused')) if (sent.at <= throughAt) alone.add(route);
+    for (const { route } of having('through')) alone.delete(route);
+    const has = (fate: Fate): boolean => having(fate).some(({ route }) => !alone.has(route));
+    const sent = Object.fromEntries(having('undecided').map(({ route, sent }) => [route, sent]));
+    const extra = has('refused') ? 1 : line.extra;
+    return { line: { ...line, sent, throughAt, refused: [...alone], extra }, isUndecided: has('undecided') };
+  }
+
+  /** What became of these uploads of a route. */
+  async #fateOf({ at: sentAt, ids }: Sent, signal: AbortSignal): Promise<Fate> {
     const read = async (id: string) => (await this.#storedOf(id, signal))?.entry;
-    const entries = await pMap(sent, read, { concurrency: CONCURRENCY });
+    const entries = await pMap(ids, read, { concurrency: CONCURRENCY });
     // A hold that came back says nothing of the service.
     const inLine = entries.flatMap((entry) =>
       entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],

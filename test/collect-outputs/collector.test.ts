@@ -12,8 +12,9 @@ const STATE: CollectorState = {
   unconfirmedEnds: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
   pace: { requestsPerSecond: 2.5, throttledAt: NOW - 1_000 },
   line: {
-    sentAt: NOW - 1_000,
-    sent: ['ab'.repeat(20)],
+    sent: { echo: { at: NOW - 1_000, ids: ['ab'.repeat(20)] } },
+    throughAt: NOW - 2_000,
+    refused: ['other'],
     extra: 4,
     turns: {
       count: 3,

@@ -213,6 +213,71 @@ describe('uploads in the line', () => {
     expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
   });
 
+  /** Rounds until the service has made a flow of each upload of route `b`. It refuses each one of `a`, after some time. */
+  async function roundsUntilDone(refusalRounds: number): Promise<number> {
+    let inQueue: { number: number; until: number }[] = [];
+    for (let rounds = 1; rounds < 100; rounds += 1) {
+      const keys = await keysOfRound();
+      const ofA = keys.filter((key) => key.endsWith('.a')).map(numberOf);
+      inQueue.push(...ofA.map((number) => ({ number, until: rounds + refusalRounds })));
+      const late = inQueue.filter(({ until }) => until <= rounds).map(({ number }) => number);
+      inQueue = inQueue.filter(({ until }) => until > rounds);
+      if (late.length > 0) await refused(late, 2 * MINUTE);
+      await decided(keys.filter((key) => key.endsWith('.b')).map(numberOf), (claim) =>
+        running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
+      );
+      const waiting = await world.entries();
+      if (waiting.every(({ state, upload }) => state !== 'waiting' || upload.key.endsWith('.a'))) return rounds;
+    }
+    throw new Error('Uploads still wait after 100 rounds');
+  }
+
+  it.each([0, 1])(
+    'do not crawl because another route is refused every time, after %i rounds',
+    async (refusalRounds) => {
+      await throttled(20, { route: 'a' });
+      await throttled(60, { route: 'b' }, 20);
+      // Alone they need six: 1, 2, 4, 8, 16 and the rest.
+      expect(await roundsUntilDone(refusalRounds)).toBeLessThanOrEqual(20);
+    },
+  );
+
+  it('of a route that was refused every time leave it like others once one goes through', async () => {
+    await throttled(40, { route: 'a' });
+    await throttled(4, { route: 'b' }, 40);
+    const sizes: number[] = [];
+    for (let rounds = 0; rounds < 10; rounds += 1) {
+      const sent = await round();
+      const isRefused = rounds < 5;
+      if (isRefused)
+        await refused(
+          sent.filter((number) => number < 40),
+          MINUTE / 2,
+        );
+      await decided(
+        sent.filter((number) => number >= 40 || !isRefused),
+        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
+      );
+      sizes.push(sent.filter((number) => number < 40).length);
+    }
+    // Alone, one at a time. Then in twice the number each time.
+    expect(Math.max(...sizes.slice(0, 6))).toBe(1);
+    expect(sizes.slice(6).reduce((sum, size) => sum + size)).toBeGreaterThan(20);
+  });
+
+  it('of a route that is refused every time do not hold back others while it has no room', async () => {
+    let room = Number.POSITIVE_INFINITY;
+    const rooms = async () => (route?: string) => (route === 'a' ? room : Number.POSITIVE_INFINITY);
+    waitingUploads = new WaitingUploads(world.ports, undefined, { isOurs: () => true, room: rooms });
+    await throttled(2, { route: 'a' });
+    await throttled(40, { route: 'b' }, 2);
+    await refused(await round(), HOUR);
+    room = 0;
+    const sizes: number[] = [];
+    for (let i = 0; i < 5; i += 1) sizes.push((await acceptedRound()).length);
+    expect(sizes).toEqual([1, 2, 4, 8, 16]);
+  });
+
   it('do not delay uploads that wait for another reason', async () => {
     await throttled(3);
     for (let index = 10; index < 16; index += 1) await waits(index, 5, { reason: 'unavailable' });
