@@ -1,4 +1,4 @@
-import { Annotations, SecretValue, Stack } from 'aws-cdk-lib';
+import { Annotations, SecretValue, Stack, Token } from 'aws-cdk-lib';
 import {
   ApiDestination,
   Authorization,
@@ -8,7 +8,7 @@ import {
   Rule,
 } from 'aws-cdk-lib/aws-events';
 import { ApiDestination as ApiDestinationTarget } from 'aws-cdk-lib/aws-events-targets';
-import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { AccountPrincipal, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
@@ -20,7 +20,7 @@ import { differs } from '../warnings.ts';
 import { acknowledge } from './acknowledge.ts';
 import { allowSending } from './encryption.ts';
 import type { Grants } from './grants.ts';
-import { keyActions, printed, viaService } from './permissions.ts';
+import { allow, keyActions, printed, viaService } from './permissions.ts';
 import { MESSAGE_RETENTION } from './upload-queue.ts';
 
 const EVENTS = 'events.amazonaws.com';
@@ -165,16 +165,53 @@ function addressTarget(
   return new ApiDestinationTarget(destination, { deadLetterQueue: deadLetters });
 }
 
-/** An existing queue, whose policy this app cannot change. */
+/**
+ * An existing queue, whose policy this app cannot change. EventBridge sends to one of its own account by itself, and to
+ * one of another account with a role only.
+ * @see https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-service-cross-account.html
+ */
 function queueTarget(scope: Construct, queueArn: string, { rule, ruleArn, deadLetters }: QueueTarget): IRuleTarget {
+  const { account } = Stack.of(scope);
+  const owner = queueArn.split(':')[4] ?? account;
+  const role = differs(owner, account) ? senderTo(scope, queueArn, owner) : undefined;
+  const [statement, user] =
+    role === undefined ? [sendingTo(queueArn, ruleArn), EVENTS] : [sentBy(account, queueArn), `the account ${account}`];
   Annotations.of(scope).addWarningV2(
     `flowdrop:queue-policy-${rule.node.addr}`,
-    `This app cannot change the policy of the queue ${queueArn}. Add this statement to it: ${printed(scope, sendingTo(queueArn, ruleArn))}. ` +
-      `If the queue has a key of KMS, that must let ${EVENTS} use it, too.`,
+    `This app cannot change the policy of the queue ${queueArn}. Add this statement to it: ${printed(scope, statement)}. ` +
+      `If the queue has a key of KMS, that must let ${user} use it, too.` +
+      (Token.isUnresolved(account)
+        ? ' If the queue is of another account than the stack, set deployment.account (env of the stack).'
+        : ''),
   );
   deadLetters.addToResourcePolicy(sendingTo(deadLetters.queueArn, rule.ruleArn));
-  return { bind: () => ({ arn: queueArn, deadLetterConfig: { arn: deadLetters.queueArn } }) };
+  return { bind: () => ({ arn: queueArn, role, deadLetterConfig: { arn: deadLetters.queueArn } }) };
 }
+
+/** A role that EventBridge sends to the queue with. It may use the key of the queue, which is not known. */
+function senderTo(scope: Construct, queueArn: string, owner: string): Role {
+  const role = new Role(scope, 'Role', {
+    assumedBy: new ServicePrincipal(EVENTS),
+    description: `Sends to ${queueArn}`,
+  });
+  allow(role, { actions: ['sqs:SendMessage'], resources: [queueArn] });
+  const keys = { service: 'kms', account: owner, resource: 'key', resourceName: '*' };
+  allow(role, {
+    actions: keyActions('write'),
+    resources: [Stack.of(scope).formatArn(keys)],
+    conditions: viaService(scope, 'sqs'),
+    wildcardReason: 'The key of a queue of another account is not known. Its policy must let this account use it.',
+  });
+  return role;
+}
+
+/** Lets an account send to a queue of another one. Its own policies say who may. */
+const sentBy = (account: string, queueArn: string): PolicyStatement =>
+  new PolicyStatement({
+    principals: [new AccountPrincipal(account)],
+    actions: ['sqs:SendMessage'],
+    resources: [queueArn],
+  });
 
 interface QueueTarget {
   readonly rule: Rule;

@@ -1,4 +1,13 @@
-import { Aspects, CfnParameter, PermissionsBoundary, RemovalPolicies, Stack, Stage, Tags } from 'aws-cdk-lib';
+import {
+  Aspects,
+  CfnParameter,
+  type Environment,
+  PermissionsBoundary,
+  RemovalPolicies,
+  Stack,
+  Stage,
+  Tags,
+} from 'aws-cdk-lib';
 import type { Template } from 'aws-cdk-lib/assertions';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
@@ -21,7 +30,7 @@ import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { differences, readable } from './readable.ts';
 import { newRole, PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
-import { resources } from './template.ts';
+import { only, resources } from './template.ts';
 
 /** What an app has to do with a pipeline in one of its stacks, beyond the configurations of templates.test.ts. */
 
@@ -353,4 +362,55 @@ it('works beside another pipeline, on the results of which it works, with resour
   expect(messages.filter((message) => !message.startsWith('The environment takes'))).toEqual([]);
   const [{ EventPattern }] = resources(template, 'AWS::Events::Rule');
   expect(JSON.stringify(EventPattern)).toContain('FirstResultsBucket');
+});
+
+describe('a queue that is told of events', () => {
+  const queueOf = (owner: string) => `arn:aws:sqs:eu-central-1:${owner}:orders`;
+  /** The target of the rule, the roles that send, and the warning. */
+  function toldBy(env: Environment, queueArn: string) {
+    const { template, messages, findings } = synthesise((app) => {
+      const stack = new Stack(app, 'test', { env });
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, notify: [{ queueArn }] });
+      return stack;
+    });
+    expect(findings).toEqual([]);
+    const rules = resources(template, 'AWS::Events::Rule');
+    const policies = resources(template, 'AWS::IAM::Policy').filter(({ id }) => id.includes('Notifications'));
+    const warning = only(messages.filter((message) => message.includes('the policy of the queue')));
+    return { target: rules[0]?.Targets[0], policies, warning };
+  }
+
+  it('gets them by a role if it is of another account, which the owner of the queue must let in', () => {
+    const env = { account: '111111111111', region: 'eu-central-1' };
+    const { target, policies, warning } = toldBy(env, queueOf('222222222222'));
+    const { Roles, PolicyDocument } = only(policies);
+    expect(target.RoleArn).toEqual({ 'Fn::GetAtt': [Roles[0].Ref, 'Arn'] });
+    expect(PolicyDocument.Statement).toEqual([
+      { Action: 'sqs:SendMessage', Effect: 'Allow', Resource: queueOf('222222222222') },
+      {
+        Action: ['kms:Decrypt', 'kms:GenerateDataKey'],
+        Condition: {
+          StringEquals: {
+            'kms:ViaService': ['sqs.eu-central-1.amazonaws.com', 'sqs.eu-central-1.amazonaws.com.cn'],
+          },
+        },
+        Effect: 'Allow',
+        Resource: 'arn:aws:kms:eu-central-1:222222222222:key/*',
+      },
+    ]);
+    expect(warning).toContain('"Principal":{"AWS":"arn:aws:iam::111111111111:root"}');
+    expect(warning).toContain('must let the account 111111111111 use it, too');
+  });
+
+  it.each<[string, Environment]>([
+    ['is of the same account', { account: '111111111111', region: 'eu-central-1' }],
+    ['is of an account that may be the same', {}],
+  ])('gets them from EventBridge itself if it %s', (_, env) => {
+    const { target, policies, warning } = toldBy(env, queueOf('111111111111'));
+    expect(target.RoleArn).toBeUndefined();
+    expect(policies).toEqual([]);
+    expect(warning).toContain('"Principal":{"Service":"events.amazonaws.com"}');
+    // Only with a known account can a queue be known to be of another one.
+    expect(warning.includes('deployment.account')).toBe(env.account === undefined);
+  });
 });
