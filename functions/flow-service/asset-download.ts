@@ -95,10 +95,14 @@ export async function downloadAsset(
     return await assetOf(isCoded ? undone(response, progress) : received(response, progress), {
       ...wanted,
       mediaType: response.headers['content-type'],
-      names: [...fileNames(response.headers['content-disposition']), ...names],
+      // Without its coding, `a.csv.gz` is the file `a.csv`.
+      names: [...fileNames(response.headers['content-disposition']), ...names].map((name) =>
+        isCoded ? name.replace(/\.t?gz$/i, '') : name,
+      ),
       secret,
       length: length === undefined ? undefined : Number(length),
-      isDelimited: isCoded || length !== undefined || response.headers['transfer-encoding'] !== undefined,
+      isDelimited:
+        isCoded || length !== undefined || /\bchunked\s*$/i.test(response.headers['transfer-encoding'] ?? ''),
       onData: (bytes) => progress.brought(bytes),
       elsewhere: (address) =>
         downloadAsset(requests, { ...request, from: { answer, address }, data: undefined }, callersSignal),
@@ -110,13 +114,13 @@ export async function downloadAsset(
 }
 
 /**
- * The names of the file in a `Content-Disposition`. Only their extensions matter, so they are not decoded.
+ * The names of the file in a `Content-Disposition`. Only their extensions matter, so they are not decoded. Many servers
+ * write a name with blanks without quotes.
  * @see https://www.rfc-editor.org/rfc/rfc6266#section-4.3
  */
 const fileNames = (disposition = ''): readonly string[] =>
-  Array.from(
-    disposition.matchAll(/\bfilename\*?\s*=\s*(?:"([^"]*)"|([^;\s]+))/gi),
-    ([, quoted, bare]) => quoted ?? bare ?? '',
+  Array.from(disposition.matchAll(/\bfilename\*?\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]+))/gi), ([, quoted, bare]) =>
+    (quoted ?? bare ?? '').replace(/['\s]+$/, ''),
   );
 
 /**
@@ -226,7 +230,7 @@ async function* undone(response: TransportResponse, progress: Progress): AsyncGe
 }
 
 /** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, it is too slow. */
-async function* received({ body }: TransportResponse, progress: Progress): AsyncGenerator<Uint8Array> {
+async function* received({ body, goesOn }: TransportResponse, progress: Progress): AsyncGenerator<Uint8Array> {
   const { signal } = progress;
   try {
     progress.wait();
@@ -235,6 +239,7 @@ async function* received({ body }: TransportResponse, progress: Progress): Async
       yield chunk;
       progress.wait();
     }
+    if (goesOn?.()) throw new DamagedAssetError('The answer goes on behind its announced end');
   } catch (error) {
     if (!(error instanceof TransportError) || signal.aborted) throw readingFailure(error, signal);
     if (error.timedOut) throw new TooSlowError(`The answer stopped: ${error.message}`, { cause: error });

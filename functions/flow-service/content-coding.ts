@@ -22,7 +22,9 @@ export class CodingError extends Error {
 function codingsIn({ headers }: TransportResponse): readonly string[] {
   const codings = codingsOf(headers['content-encoding']);
   const isOfGzip = /^application\/(?:x-)?(?:gzip|tgz)$/.test(essenceOf(headers['content-type'] ?? ''));
-  return isOfGzip && codings.length === 1 && DECODERS.get(codings[0] ?? '') === createGunzip ? [] : codings;
+  const isItself = isOfGzip && codings.length === 1 && DECODERS.get(codings[0] ?? '') === createGunzip;
+  // Node undoes the chunks of a `Transfer-Encoding`, and no compression in it.
+  return [...(isItself ? [] : codings), ...codingsOf(headers['transfer-encoding'])];
 }
 
 /** Tells whether a body has a coding, although we ask for `identity`. Then its length is not that of what is in it. */
@@ -39,14 +41,14 @@ export async function* decodedBody(
   response: TransportResponse,
   body: AsyncIterable<Uint8Array> = response.body,
 ): AsyncGenerator<Uint8Array, void> {
-  const encoding = response.headers['content-encoding'];
-  const [coding, ...more] = codingsIn(response);
+  const codings = codingsIn(response);
+  const [coding, ...more] = codings;
   if (coding === undefined) return yield* body;
   // A second coding may hide any amount of bytes from every limit.
   const create = more.length > 0 ? undefined : DECODERS.get(coding);
   if (create === undefined) {
     response.destroy();
-    throw new CodingError(`The answer is compressed (Content-Encoding: ${encoding}), and only gzip and br are undone`);
+    throw new CodingError(`The answer is compressed (${codings.join(', ')}), and only gzip and br are undone`);
   }
   let failure: unknown;
   let isEmpty = true;

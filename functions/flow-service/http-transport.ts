@@ -106,6 +106,7 @@ class Exchange {
   readonly #client: ReturnType<typeof httpRequest>;
   #sent: Sent = 'nothing';
   #answer: IncomingMessage | undefined;
+  #goesOn = false;
   /** The reason why the exchange ended early. */
   #failure: unknown;
   #isOver = false;
@@ -148,6 +149,7 @@ class Exchange {
       // Once the response has begun, it tells by itself whether it is complete. A failure to write the rest of the
       // request no longer matters.
       if (this.#answer === undefined) this.#fail(error);
+      else this.#goesOn ||= this.#answer.complete && /^HPE_/.test(String(codeOf(error)));
     });
     signal.addEventListener('abort', this.#onAbort);
     this.#waitLimit.set(limits.connectMs, `No connection within ${limits.connectMs} ms`);
@@ -238,6 +240,7 @@ class Exchange {
       sent: this.#sent,
       address: this.#addressOf(answer),
       body: this.#receiveBody(answer),
+      goesOn: () => this.#goesOn,
       destroy: () => this.#fail(new Error('The answer was discarded')),
     });
     this.#wake();

@@ -41,6 +41,8 @@ export interface TransportResponse {
    * Leaving the loop early destroys the connection.
    */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Tells, once the body was read, whether bytes came behind its end. Its length is wrong then, and it may be cut. */
+  readonly goesOn?: (() => boolean) | undefined;
   /** What the status means by the service's description. The transport does not know. */
   readonly refusal?: Refusal | undefined;
   /** Releases the connection. Harmless after the body was read. */

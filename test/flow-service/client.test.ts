@@ -1848,21 +1848,57 @@ describe('an asset', () => {
   );
 
   it.each([
-    ['attachment; filename="chair.glb"', 'a1', undefined],
-    ['attachment; filename=chair.GLB; size=4', 'a1', undefined],
-    ['attachment; filename="chair"; filename*=UTF-8\'\'st%C3%BChl.glb', 'a1', undefined],
-    [undefined, 'chair.glb', undefined],
-    [undefined, 'chairs/1.glb', undefined],
-    ['inline', 'a.bin', '/blobs/65f0.glb?signature=1.png'],
+    ['gzip, chunked', true],
+    ['gzip', false],
+  ])('with the Transfer-Encoding %s comes without it', async (encoding, isChunked) => {
+    const body = gzipSync('glTF');
+    await using server = await scriptedRaw((socket) =>
+      socket.once('data', () => {
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Type: model/gltf-binary\r\nTransfer-Encoding: ${encoding}\r\n\r\n`);
+        if (isChunked) socket.write(`${body.byteLength.toString(16)}\r\n`);
+        socket.write(body);
+        socket.end(isChunked ? '\r\n0\r\n\r\n' : '');
+      }),
+    );
+    expect(await read(clientOf(server.url))).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+  });
+
+  it.each([
+    ['ends with its connection', 'Transfer-Encoding: identity'],
+    ['goes on behind its announced end', 'Content-Length: 3'],
+    ['goes on behind its announced end, and ends with its connection', 'Content-Length: 3\r\nConnection: close'],
+  ])('that %s may be a part of it, and is damaged', async (_, header) => {
+    await using server = await scriptedRaw((socket) =>
+      socket.once('data', () => socket.end(`HTTP/1.1 200 OK\r\nContent-Type: model/obj\r\n${header}\r\n\r\no ä\n`)),
+    );
+    await expect(read(clientOf(server.url))).rejects.toThrow(errors.DamagedAssetError);
+  });
+
+  it('named after its compression has the type of what is in it', async () => {
+    const headers = { 'content-encoding': 'gzip', 'content-disposition': 'attachment; filename="seats.csv.gz"' };
+    const { transport } = canned({ status: 200, headers, body: gzipSync('a,b\n1,2\n') });
+    expect(await read(clientOf(PUBLIC, { transport }))).toEqual({ mediaType: 'text/csv', text: 'a,b\n1,2\n' });
+  });
+
+  it.each([
+    ['attachment; filename="chair.obj"', 'a1', undefined],
+    ['attachment; filename=chair.OBJ; size=4', 'a1', undefined],
+    ['attachment; filename="chair"; filename*=UTF-8\'\'st%C3%BChl.obj', 'a1', undefined],
+    ['attachment; filename=an oak chair.obj', 'a1', undefined],
+    ["attachment; filename='an oak chair.obj'", 'a1', undefined],
+    ['attachment; filename="the \\"oak\\" chair.obj "; size=4', 'a1', undefined],
+    [undefined, 'chair.obj', undefined],
+    [undefined, 'chairs/1.obj', undefined],
+    ['inline', 'a.bin', '/blobs/65f0.obj?signature=1.png'],
   ])('whose type says nothing has the type of its name: %s, %s, %s', async (disposition, id, location) => {
     const headers = { 'content-type': 'application/octet-stream', 'content-disposition': disposition };
     await using server = await scripted(({ url = '' }, response) => {
       if (location !== undefined && !url.startsWith('/blobs')) response.writeHead(302, { location }).end();
-      else response.writeHead(200, JSON.parse(JSON.stringify(headers))).end('glTF');
+      else response.writeHead(200, JSON.parse(JSON.stringify(headers))).end('o chair\n');
     });
     const { mediaType, chunks } = await clientOf(server.url).asset('f1', id, never);
     await collect(chunks);
-    expect(mediaType).toBe('model/gltf-binary');
+    expect(mediaType).toBe('model/obj');
   });
 
   it.each([
