@@ -101,10 +101,10 @@ function existingNetwork(scope: Construct, { id, subnetIds, securityGroupIds }: 
   // CDK asks for at least one availability zone. Nothing uses it, because the subnets are given one by one.
   const vpc = Vpc.fromVpcAttributes(scope, 'Vpc', { vpcId: id, availabilityZones: ['unused'] });
   // CDK warns without a route table. Nothing uses it, because no route is added.
-  const subnets = subnetIds.map((subnetId) =>
+  const subnets = [...new Set(subnetIds)].map((subnetId) =>
     Subnet.fromSubnetAttributes(scope, subnetId, { subnetId, routeTableId: 'unused' }),
   );
-  const securityGroups = securityGroupIds?.map((groupId) =>
+  const securityGroups = [...new Set(securityGroupIds)].map((groupId) =>
     SecurityGroup.fromSecurityGroupId(scope, groupId, groupId, { mutable: false }),
   );
   return { vpc, vpcSubnets: { subnets }, securityGroups };

@@ -33,7 +33,8 @@ const whole = ({ min, max }: Range) => wholeNumber('a whole number', min, max);
  */
 const bucketName = matching(
   'the name of a bucket, and not of an access point or a directory bucket',
-  /^(?!.*(?:-s3alias|--(?:ol|x|table)-s3|\.mrap)$)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/,
+  // Capitals and underscores were allowed in us-east-1 until March 2018.
+  /^(?!.*(?:-s3alias|--(?:ol|x|table)-s3|\.mrap)$)[A-Za-z0-9][\w.-]{1,61}[A-Za-z0-9]$/,
 );
 const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/);
 
@@ -72,6 +73,8 @@ export const RETENTION_DAYS: readonly number[] = [
  * @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
  */
 const TAGS_MAX = 49;
+/** The tag that everything has, with the name of the pipeline. */
+export const PIPELINE_TAG = 'flowdrop:pipeline';
 const TAG_KEY = /^(?![aA][wW][sS]:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/u;
 /** An alarm and a schedule group refuse a tag without a value, and everything gets the same tags. */
 const TAG_VALUE = /^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,256}$/u;
@@ -87,8 +90,17 @@ const tagsSchema = z
   .check(
     z.meta({ maxProperties: TAGS_MAX }), // For the JSON schema.
     compareMembers((tags, _, refuse) => {
-      const count = Object.keys(tags).length;
-      if (count > TAGS_MAX) refuse([], `expected at most ${TAGS_MAX}`, { input: count });
+      const names = Object.keys(tags);
+      if (names.length > TAGS_MAX) refuse([], `expected at most ${TAGS_MAX}`, { input: names.length });
+      // See https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html
+      const known = new Map([[PIPELINE_TAG, PIPELINE_TAG]]);
+      for (const name of names) {
+        const twin = known.get(name.toLowerCase());
+        if (twin !== undefined) {
+          refuse([name], `expected another name than ${twin} in any case, because IAM takes both for one`);
+        }
+        known.set(name.toLowerCase(), name);
+      }
     }),
   );
 
@@ -101,7 +113,9 @@ const vpcSchema = strictObject({
     .check(z.minLength(1, { error: 'expected at least one subnet' })),
   /** Ids of the security groups of the functions. Default: a new group. */
   securityGroupIds: z.optional(
-    z.array(matching('the id of a security group', /^sg-[0-9a-f]+$/), { error: 'expected a list of groups' }),
+    z
+      .array(matching('the id of a security group', /^sg-[0-9a-f]+$/), { error: 'expected a list of groups' })
+      .check(z.minLength(1, { error: 'expected at least one group, or no securityGroupIds for a new one' })),
   ),
 });
 

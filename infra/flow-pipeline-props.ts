@@ -285,7 +285,8 @@ export function checkProps(props: FlowPipelineProps, scope: Construct): CheckedP
   );
   const context = Token.isUnresolved(name) ? { ...parsed, pipeline: String(name) } : parsed;
   const isLater = Token.isUnresolved(baseUrl);
-  if (isLater && props.vpc !== undefined && props.securityGroups === undefined) {
+  const hasGroups = props.securityGroups !== undefined && props.securityGroups.length > 0;
+  if (isLater && props.vpc !== undefined && !hasGroups) {
     throw new ConfigurationError([
       `${where}.baseUrl: expected a URL that is known at synth, because the new security group allows traffic to its port, got ${shown(scope, baseUrl)}. ` +
         'Write the URL itself, or set securityGroups to groups that allow it.',

@@ -30,6 +30,7 @@ import type { Parts } from './constructs/parts.ts';
 import { Results } from './constructs/results.ts';
 import { Token } from './constructs/token.ts';
 import { RoundQueue, UploadQueue } from './constructs/upload-queue.ts';
+import { PIPELINE_TAG } from './deployment.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
 import { Alarms, type AlarmsByName } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
@@ -38,6 +39,7 @@ import { SavedQueries } from './monitoring/queries.ts';
 import { isBeside, isSameInApp } from './same-in-app.ts';
 import {
   checkAccessLogsBucket,
+  checkKeys,
   checkRegions,
   RUNBOOK_IN_PACKAGE,
   warnOfExampleHost,
@@ -81,6 +83,7 @@ export class FlowPipeline extends MeasuredPipeline {
     const { context } = checked;
     this.pipelineName = context.pipeline;
     checkRegions(this, props);
+    checkKeys(this, props);
     checkAccessLogsBucket(this, props.accessLogsBucket, `${this.node.path}/`);
 
     this.#parts = this.#newParts(props, context);
@@ -110,7 +113,7 @@ export class FlowPipeline extends MeasuredPipeline {
     this.alarms = this.#newMonitoring(props, checked);
 
     if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
-    Tags.of(this).add('flowdrop:pipeline', context.pipeline);
+    Tags.of(this).add(PIPELINE_TAG, context.pipeline);
     if (props.monitoring !== 'none') warnOfUnheardAlarms(this, props.alarmTopic, props.runbookUrl);
     warnOfExampleHost(this, context.baseUrl);
     warnOfRoutes(this, context.routes, context.settings.budget);
@@ -335,15 +338,11 @@ export class FlowPipeline extends MeasuredPipeline {
     };
   }
 
-  #network({ vpc, vpcSubnets, securityGroups, proxy }: FlowPipelineProps, baseUrl: URL): NetworkProps | undefined {
+  #network({ vpc, vpcSubnets, securityGroups = [], proxy }: FlowPipelineProps, baseUrl: URL): NetworkProps | undefined {
     if (vpc === undefined) return undefined;
-    return {
-      vpc,
-      vpcSubnets,
-      securityGroups: securityGroups ?? [
-        functionSecurityGroup(this, 'SecurityGroup', vpc, { baseUrl, proxy: proxy && proxyAt(proxy.url) }),
-      ],
-    };
+    if (securityGroups.length > 0) return { vpc, vpcSubnets, securityGroups };
+    const access = { baseUrl, proxy: proxy && proxyAt(proxy.url) };
+    return { vpc, vpcSubnets, securityGroups: [functionSecurityGroup(this, 'SecurityGroup', vpc, access)] };
   }
 
   #newMonitoring(props: FlowPipelineProps, { context, collectors }: CheckedProps) {

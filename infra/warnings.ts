@@ -67,6 +67,9 @@ const OF_REGION = [
   'ticketTopic',
 ] as const;
 
+/** Props whose resources may have a key. The functions use it. */
+const WITH_KEY = ['inboxBucket', 'resultsBucket', 'ledgerBucket', 'tokenSecret'] as const;
+
 /**
  * Checks that existing resources are in the region of the stack, as far as it is known at synth. S3 sends the events of a
  * bucket to the bus of the bucket's own region. The services refuse requests about what is in another region.
@@ -81,6 +84,24 @@ export function checkRegions(scope: Construct, props: Pick<FlowPipelineProps, (t
       ? [`${scope.node.path}.${name}: expected one in the region ${region} of the stack, got one in ${theirs}`]
       : [];
   });
+  if (issues.length > 0) throw new ConfigurationError(issues);
+}
+
+/**
+ * Checks that keys are no aliases. A policy of IAM cannot name a key by its alias, and CloudWatch Logs takes none.
+ * @throws {ConfigurationError} one is.
+ * @see https://docs.aws.amazon.com/kms/latest/developerguide/alias-authorization.html
+ */
+export function checkKeys(
+  scope: Construct,
+  { encryptionKey, ...props }: Pick<FlowPipelineProps, 'encryptionKey' | (typeof WITH_KEY)[number]>,
+): void {
+  const keys = WITH_KEY.map((name) => [`${name}.encryptionKey`, props[name]?.encryptionKey] as const);
+  const issues = [['encryptionKey', encryptionKey] as const, ...keys].flatMap(([name, key]) =>
+    key !== undefined && 'aliasName' in key
+      ? [`${scope.node.path}.${name}: expected the key itself, got an alias. Key.fromLookup finds the key of an alias`]
+      : [],
+  );
   if (issues.length > 0) throw new ConfigurationError(issues);
 }
 

@@ -113,7 +113,12 @@ export const CONFIGURATIONS = {
       encryptionKeyArn: ENCRYPTION_KEY_ARN,
       encryptionHeader: 'aws:kms',
       eventBusArn: arn('events', 'event-bus/theirs'),
-      vpc: { id: 'vpc-01234567', subnetIds: ['subnet-01234567', 'subnet-89abcdef'], securityGroupIds: ['sg-01234567'] },
+      vpc: {
+        id: 'vpc-01234567',
+        // One is named twice.
+        subnetIds: ['subnet-01234567', 'subnet-89abcdef', 'subnet-01234567'],
+        securityGroupIds: ['sg-01234567', 'sg-01234567'],
+      },
       proxy: { url: 'http://proxy.example.com:3128', noProxy: ['.internal.example.com', '10.0.0.0/8'] },
       permissionsBoundaryArn: `arn:aws:iam::${ACCOUNT}:policy/boundary`,
       alarmTopicArn: arn('sns', 'pages'),
@@ -158,7 +163,8 @@ export const CONFIGURATIONS = {
     versionRetentionDays: 10,
   }),
   'long-routes': deployed(
-    { accessLogsBucket: 'their-logs' },
+    // Such names were allowed until March 2018.
+    { accessLogsBucket: 'Their_Logs' },
     { routes: Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' })) },
   ),
   'alarms-only': deployed(

@@ -9,6 +9,7 @@ import {
   Tags,
 } from 'aws-cdk-lib';
 import type { Template } from 'aws-cdk-lib/assertions';
+import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
@@ -362,6 +363,12 @@ it('works beside another pipeline, on the results of which it works, with resour
   expect(messages.filter((message) => !message.startsWith('The environment takes'))).toEqual([]);
   const [{ EventPattern }] = resources(template, 'AWS::Events::Rule');
   expect(JSON.stringify(EventPattern)).toContain('FirstResultsBucket');
+});
+
+it('makes a security group if it is given an empty list of them, and only that', () => {
+  const { template } = synthesisePipeline((stack) => ({ vpc: new Vpc(stack, 'Vpc'), securityGroups: [] }));
+  const group = only(resources(template, 'AWS::EC2::SecurityGroup'));
+  expect(group.SecurityGroupEgress).toEqual([expect.objectContaining({ FromPort: 443, ToPort: 443 })]);
 });
 
 describe('a queue that is told of events', () => {

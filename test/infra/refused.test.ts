@@ -1,7 +1,7 @@
 import { App, CfnParameter, Duration, Fn, Lazy, Stack } from 'aws-cdk-lib';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
-import { Key } from 'aws-cdk-lib/aws-kms';
+import { Alias, Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
@@ -23,6 +23,7 @@ const ROUTE = { name: 'pictures', suffixes: ['.png'], template: 't' };
 const DEPLOYMENTS: readonly object[] = [
   { vpc: { id: 'my-vpc', subnetIds: ['subnet-0'] } },
   { vpc: { id: 'vpc-0', subnetIds: [] } },
+  { vpc: { id: 'vpc-0', subnetIds: ['subnet-0'], securityGroupIds: [] } },
   { proxy: 'http://proxy.example.com:3128' },
   { proxy: { url: 'http://me:opensesame@proxy.example.com:3128' } },
   { proxy: { url: 'socks5://proxy.example.com' } },
@@ -51,6 +52,7 @@ const DEPLOYMENTS: readonly object[] = [
   { tags: { 'AWS:team': 'models' } },
   { tags: { team: 'm'.repeat(257) } },
   { tags: { reviewed: '' } },
+  { tags: { Owner: 'models', owner: 'models', 'Flowdrop:Pipeline': 'mine' } },
   { tags: Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, 'x'])) },
   { inboxKeyArn: keyArn },
   { resultsKeyArn: keyArn },
@@ -141,6 +143,15 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
       encryptionKey: Key.fromKeyArn(stack, 'Key', arn('kms', 'key/theirs')),
       alarmTopic: Topic.fromTopicArn(stack, 'Pages', arn('sns', 'pages')),
       ticketTopic: Topic.fromTopicArn(stack, 'Tickets', arn('sns', 'tickets')),
+    };
+  },
+  'aliases in place of keys': (stack) => {
+    const encryptionKey = Alias.fromAliasName(stack, 'Alias', 'alias/theirs');
+    const secretCompleteArn = `arn:aws:secretsmanager:eu-central-1:111111111111:secret:token-AbCdEf`;
+    return {
+      encryptionKey: new Key(stack, 'Key').addAlias('alias/ours'),
+      inboxBucket: bucketOf(stack, { encryptionKey }),
+      tokenSecret: Secret.fromSecretAttributes(stack, 'Secret', { secretCompleteArn, encryptionKey }),
     };
   },
   'a header for SSE-S3, with buckets that have keys': (stack) => ({
