@@ -235,7 +235,10 @@ class Exchange {
     this.#outcome.resolve({
       status: answer.statusCode ?? 0,
       headers: Object.fromEntries(
-        Object.entries(answer.headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : value]),
+        Object.entries(answer.headers).map(([name, value]) => {
+          const text = Array.isArray(value) ? value.join(', ') : value;
+          return [name, ADDRESS_HEADER.test(name) ? text?.replace(/[\x80-\xff]/g, encodedByte) : text];
+        }),
       ),
       sent: this.#sent,
       address: this.#addressOf(answer),
@@ -311,6 +314,11 @@ class Exchange {
     this.#wake();
   }
 }
+
+/** The headers that name an address. Servers write bytes there as they are, which Node reads as Latin-1. */
+const ADDRESS_HEADER = /location$|^link$/;
+
+const encodedByte = (byte: string): string => `%${byte.charCodeAt(0).toString(16).toUpperCase()}`;
 
 /** Error codes of a write to, or a wait on, a connection that the server has closed. */
 const STALE_CODES: readonly unknown[] = ['ECONNRESET', 'EPIPE'];

@@ -1874,6 +1874,23 @@ describe('an asset', () => {
     await expect(read(clientOf(server.url))).rejects.toThrow(errors.DamagedAssetError);
   });
 
+  it.each(['latin1', 'utf8'] as const)(
+    'is fetched where a redirect in %s without percent signs leads',
+    async (encoding) => {
+      const asked: string[] = [];
+      await using server = await scriptedRaw((socket) =>
+        socket.once('data', (request) => {
+          const [, path = ''] = String(request).split(' ');
+          const isFirst = asked.push(path) === 1;
+          const head = isFirst ? '302 Found\r\nLocation: /café 1.obj' : '200 OK\r\nContent-Type: model/obj';
+          socket.end(Buffer.from(`HTTP/1.1 ${head}\r\nContent-Length: 4\r\n\r\no a\n`, encoding));
+        }),
+      );
+      expect(await read(clientOf(server.url))).toEqual({ mediaType: 'model/obj', text: 'o a\n' });
+      expect(asked[1]).toBe(encoding === 'utf8' ? '/caf%C3%A9%201.obj' : '/caf%E9%201.obj');
+    },
+  );
+
   it('named after its compression has the type of what is in it', async () => {
     const headers = { 'content-encoding': 'gzip', 'content-disposition': 'attachment; filename="seats.csv.gz"' };
     const { transport } = canned({ status: 200, headers, body: gzipSync('a,b\n1,2\n') });
