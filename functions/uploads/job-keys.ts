@@ -25,7 +25,10 @@ export const inputKey = (jobKey: string, name: string): string => folderOf(jobKe
  */
 export const comparable = (text: string): string => text.normalize('NFC').replace(/\p{Zs}/gu, ' ');
 
-/** Two names with the same result are easily taken for each other: they differ in case, or in `%20` for a space. */
+/**
+ * Two names with the same result are easily taken for each other: they differ in case, in `%20` for a space, or in a
+ * backslash for a slash.
+ */
 export function confusable(name: string): string {
   let decoded = name;
   try {
@@ -33,7 +36,7 @@ export function confusable(name: string): string {
   } catch {
     // A percent sign that stands for itself.
   }
-  return comparable(decoded).toLowerCase();
+  return comparable(decoded).toLowerCase().replaceAll('\\', '/');
 }
 
 /**

@@ -583,7 +583,8 @@ describe('a name in a job', () => {
     ['vorne links.png', 'vorne%20links.png'],
     ['vorne%20links.png', 'vorne links.png'],
     ['\u00fc.png', 'U\u0308.PNG'],
-  ])('that differs only in case or in %%20 is said to: %s, %s', async (name, file) => {
+    ['links\\vorne.png', 'links/vorne.png'],
+  ])('that differs only in case, in an encoded blank or in a backslash is said to: %s, %s', async (name, file) => {
     for (const order of [
       [name, file],
       [file, name],
