@@ -8,7 +8,7 @@ import type { NotedUploads } from './collector.ts';
  */
 const FAST_MS = 3_000;
 
-/** Received bytes that prolong that time by a millisecond: each MiB adds a second. */
+/** Received bytes that prolong the time in a fast slot by a millisecond: each MiB adds a second. */
 const FAST_BYTES_PER_MS = (1024 * 1024) / 1_000;
 
 /** Longest time in a fast slot, in milliseconds, however fast the asset comes. */
@@ -73,7 +73,7 @@ export class AssetSlot {
  * The slots of the assets that a tick stores at the same time. Some are fast and the others slow. An asset begins in a
  * fast one, where it has a few seconds, and more if it comes fast. After that it lags. When another asset waits for a
  * fast slot, a lagging one goes on in a slow slot if one is free. Otherwise it is cut off. In both cases, other assets
- * of its upload take slow slots for the rest of the tick. They also do so after an asset that failed while it lagged.
+ * of its upload take slow slots for the rest of the tick. An asset that fails while it lags has the same effect.
  *
  * So slow or large assets keep others waiting no longer than the time in a fast slot. An asset in a slow slot is never
  * cut off for another one.
@@ -99,7 +99,7 @@ export class AssetSlots {
 
   /**
    * Fetches an asset as soon as there is a slot for it.
-   * @throws {OvertakenError} the asset lost its slot or, because another asset of its upload lags, its turn.
+   * @throws {OvertakenError} the asset lost its slot. Or it lost its turn, because another asset of its upload lags.
    * @throws the signal's reason, and the errors of `fetch`.
    */
   async run<T>(uploadId: string, signal: AbortSignal, fetch: (slot: AssetSlot) => Promise<T>): Promise<T> {

@@ -115,7 +115,7 @@ export class FlowCollector {
     }
   }
 
-  /** Tells of an undeclared word, or of what the service does not show, once enough polls in a row were unclear. */
+  /** Once enough polls in a row were unclear, writes why: an undeclared word, or what the service does not show. */
   async #noteUnclear(marker: RunningMarker, unclear: Unclear): Promise<void> {
     const before = this.#tick.unclear.of(marker.uploadId)?.polls ?? 0;
     const message = this.#countUnclear(marker, unclear);
@@ -215,7 +215,7 @@ export class FlowCollector {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const counted = this.#tick.unclear.of(marker.uploadId);
-    // The last poll counts even if the flow is not among those in `unclear`.
+    // The last poll counts too: `unclear` has a maximum size, and may lack the flow.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
     const isUnclear = isItsOwn || seen?.lacking !== undefined || counted !== undefined;
     const running = seen?.kind === 'running' ? seen : undefined;
@@ -224,7 +224,7 @@ export class FlowCollector {
     const reason = error?.message ?? seen?.lacking ?? running?.unready ?? told;
     const why = reason === undefined ? '.' : `: ${reason}`;
     const { flowAgeMaxSeconds } = this.#ports.settings;
-    // What is lacking may be the outputs of a flow that was seen to end.
+    // If something is lacking, a poll may have seen the flow end, and only its outputs are missing.
     const what = seen?.lacking === undefined ? 'No poll saw the flow end' : 'The flow was not collected';
     const late = `${what} within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
     const failure: KnownFailure = word === undefined ? { code: 'timed-out', message: late } : endByWord(late, word);

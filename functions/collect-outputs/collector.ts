@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that the invocation before left to this one, in milliseconds. It is shorter, so that the lease
- * still ends within the tick's minute if it is left again.
+ * Duration of a lease that the previous invocation left to this one, in milliseconds. It is shorter, so that the lease
+ * still ends within the tick's minute if this invocation leaves it to the next.
  */
 const LEFT_LEASE_MS = 10_000;
 
@@ -46,15 +46,15 @@ const unconfirmedEnd = (time: z.ZodMiniNumber) =>
   });
 export type UnconfirmedEnd = Readonly<z.infer<ReturnType<typeof unconfirmedEnd>>>;
 
-/** Polls in a row of a flow that were answered with an error, or with what does not fit the description of the service. */
+/** The unclear polls of a flow in a row: each answer is an error, or does not fit the description of the service. */
 const unclearPolls = z.object({
-  /** The undeclared word, if the last of them without an error saw one. */
+  /** The undeclared word that the last poll without an error saw, if it saw one. */
   word: z.optional(z.string()),
   polls: z.int().check(z.gte(1)),
 });
 export type UnclearPolls = Readonly<z.infer<typeof unclearPolls>>;
 
-/** Number of unclear polls in a row after which they are told. Fewer may be a momentary trouble. */
+/** Number of unclear polls in a row after which the entry tells of them. Fewer may be a momentary trouble. */
 export const TOLD_AFTER_POLLS = 3;
 
 /**

@@ -16,8 +16,8 @@ import { OvertakenError } from './asset-slots.ts';
 const OUTAGE_FLOWS = 10;
 
 /**
- * How long an answer proves that the service is there, in milliseconds. A throttled poll may wait for half of that
- * time. A tick that stores assets lasts longer, and the service may go down meanwhile.
+ * How long an answer proves that the service is there, in milliseconds. It is twice the longest wait of a throttled
+ * poll. It is shorter than a tick that stores assets, because the service may go down meanwhile.
  */
 const ANSWER_MS = 2 * 60_000;
 
@@ -44,9 +44,9 @@ export function outageOf(error: unknown): Outage | undefined {
 /**
  * Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead.
  *
- * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage of the service only
+ * One flow alone may get a refused token, a throttle or a failure again and again. It is an outage of the service only
  * if the polls of several different flows fail and none is answered in between. Assets do not count: many flows may
- * have assets that never come. These fail in a row, while polls go on.
+ * have assets that never come, and these fail in a row while polls are answered.
  */
 export class FailureIsolation {
   readonly #invocation: Invocation;
@@ -55,8 +55,8 @@ export class FailureIsolation {
   /** By flow id: the flows whose polls failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
   /**
-   * Flows whose polls were answered, the last one last, with the times of their answers. Two are enough to tell whether
-   * a flow other than the given one was answered.
+   * The two flows whose polls were answered last, with the times of the answers. Two are enough to tell whether a flow
+   * other than a given one was answered.
    */
   readonly #answered = new Map<string, number>();
   readonly #clock: Clock;
@@ -95,8 +95,8 @@ export class FailureIsolation {
   }
 
   /**
-   * Returns true if another flow's poll was answered in this tick, no longer than {@link ANSWER_MS} before `failedAt`:
-   * then the trouble of a flow whose poll failed at that time is its own.
+   * Returns true if another flow's poll was answered in this tick, at most {@link ANSWER_MS} before `failedAt`. Then a
+   * poll that failed at `failedAt` failed because of its own flow.
    */
   hasAnsweredForAnother(flowId: string, failedAt: number): boolean {
     return [...this.#answered].some(([id, at]) => id !== flowId && at >= failedAt - ANSWER_MS);

@@ -54,7 +54,7 @@ const OUTAGES_MAX = 3;
  */
 const UNREADY_MS = 60 * 60_000;
 
-/** Errors of an asset that its service may not have stored yet. */
+/** Errors after which an asset may still come, because the service may not have stored it yet. */
 const UNREADY = [NotReadyError, EmptyAssetError, AddressRefusedError];
 
 /** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
@@ -130,7 +130,7 @@ export interface EndedFlow {
   readonly failure: KnownFailure | undefined;
 }
 
-/** The code of an asset's failure. The two codes of creations cannot occur here, and are mapped for the compiler. */
+/** The code of an asset's failure. Two codes occur only for creations. They are mapped for the compiler. */
 function outputCodeOf({ code }: FlowServiceError | KeyTakenError): OutputFailureCode {
   return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
 }
@@ -173,8 +173,8 @@ export class FlowAssets {
   /**
    * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut
    * off, the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and
-   * stored nothing: an answer may be endless. At twice the maximum age, every run that stores nothing counts, and the
-   * second such run ends the flow. A run does not count if it only waited for slots, or lost them to other flows.
+   * stored nothing, because an answer may be endless. At twice the maximum age, every run that stores nothing counts,
+   * and the second such run ends the flow. A run that only waited for slots, or lost them to other flows, never counts.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(): Promise<Ending | undefined> {
@@ -346,7 +346,7 @@ function toldOf(obstacle: Obstacle, error: unknown, at: number): Told | undefine
   return { message: isInWords ? message : `The asset could not be stored: ${name}: ${message}`, at };
 }
 
-/** True if the entry must be written to tell this. For this alone, it is written once a minute at most. */
+/** True if the entry must be written to tell of a new obstacle. For that alone, it is written once a minute at most. */
 function isNews(told: Told | undefined, { obstacle }: RunningEntry): boolean {
   if (told === undefined || obstacle === undefined) return told !== undefined;
   return shorten(told.message, MESSAGE_CHARS_MAX) !== obstacle.message && told.at - obstacle.at >= COUNTED_GAP_MS;

@@ -33,7 +33,7 @@ const SLOW_POLL_MS = 5_000;
  */
 export const LATE_OUTPUTS_MS = 2 * 60_000;
 
-/** Errors that say that a flow has no outputs, and not that they come later or that something else is wrong. */
+/** Errors that say that a flow has no outputs. After any other, they may come later, or more is wrong. */
 const NO_OUTPUTS = [NotFoundError, NotServedError, NoAddressError, JobFailedError];
 
 /** What one poll of a flow tells. */
@@ -43,7 +43,7 @@ export type Observation =
       readonly undeclared?: Undeclared | undefined;
       /** What the service answered in place of the flow, if it said that the flow is not ready. */
       readonly unready?: string | undefined;
-      /** Why nothing more can be known of the flow, or why one that has completed counts as running. */
+      /** What the service does not show: the flow and its outputs, or the outputs of a flow that has completed. */
       readonly lacking?: string | undefined;
     }
   /** The poll tells nothing about the flow. */
@@ -138,7 +138,7 @@ export class FlowObserver {
     try {
       return await this.#observe(marker, get, of, signal);
     } catch (error) {
-      // A poll that was throttled, or ran out of our time, waited for us and not for the service.
+      // A poll that was throttled, or that ran out of our time, tells nothing of the service's speed.
       if (error instanceof UnavailableError || error instanceof TooSlowError) noteTime();
       throw error;
     }
@@ -152,9 +152,9 @@ export class FlowObserver {
   }
 
   /**
-   * Asks for the flow. The outputs alone tell if the service does not serve that, or does not know the flow: it may
-   * forget the state of a flow that has ended, and keep the outputs. If the answer leads elsewhere, it may lead to the
-   * outputs. If there are none, something else than the service has answered.
+   * Asks for the flow. If the service does not serve that request, or does not know the flow, the outputs decide: the
+   * service may forget the state of an ended flow, and keep the outputs. A redirect may lead to the outputs. If there
+   * are none, something other than the service has answered.
    */
   async #observe(
     marker: RunningMarker,

@@ -10,8 +10,8 @@ import type { StoringQueue } from './storing-queue.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
- * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. Slow flows that are left
- * are the first of the slow ones in the next round.
+ * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. The next round polls the
+ * slow flows that are left before the other slow ones.
  */
 const SLOW_POLLS_MS = 15_000;
 
@@ -182,8 +182,8 @@ export class FlowPolls {
       }
     });
     if (outcome === 'over' && !hasEnded) ended.forget(marker.uploadId);
-    // If a flow was refused only because of others, the next tick begins at it. Otherwise throttled flows before it
-    // would delay it each time.
+    // If a poll was refused only because of other flows, the next tick begins with it. If the tick began anew, the
+    // throttled flows before this one would delay it each time.
     return wasTurnedAway ? 'cut off' : outcome;
   }
 }

@@ -41,7 +41,7 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   const denseMs = Math.max(YOUNG_MS, pollIntervalMs / SHARE_OF_AGE);
   const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
   const sparseMs = Math.max(denseMs, gapMaxMs / SHARE_OF_AGE);
-  // Each stretch of a flow's life has its own density of points. The number of points so far grows without jumps.
+  // Adds up the points of each stretch of a flow's life. The sum grows without jumps.
   const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_POLLS - 1);
   const dense = early + Math.min(ageMs, denseMs) / pollIntervalMs;
   const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);
@@ -53,7 +53,7 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
 export const isEarly = (ageFrom: number, now: number, pollIntervalMs: number): boolean =>
   now - ageFrom < EARLY_INTERVALS * pollIntervalMs;
 
-/** When a flow has `times` the maximum age of a running flow, in milliseconds since the epoch. */
+/** When a flow reaches the maximum age of a running flow, or twice that, in milliseconds since the epoch. */
 export const tooOldAfter = (
   ageFrom: number,
   { flowAgeMaxSeconds }: Pick<Settings, 'flowAgeMaxSeconds'>,

@@ -21,8 +21,8 @@ const OBSERVATIONS_MAX = 1_000;
 const UNCLEAR_MAX = 1_000;
 
 /**
- * Beginning of the digest of complete outputs. The digest of an end without outputs, such as that of a flow that is
- * gone, is the code of its failure.
+ * Prefix of the digest of complete outputs. For an end without outputs, as of a flow that is gone, the digest is the
+ * code of the failure.
  */
 export const OUTPUTS = 'outputs ';
 
@@ -34,9 +34,9 @@ export interface TickContext {
   readonly confirmations: EndConfirmations;
   readonly unclear: UnclearFlows;
   /**
-   * Flows that have ended, and are not stored yet, each with the time when one of its assets last had a slot, or else
-   * when it ended. The next tick stores them first, the earliest time before all others. So each has its turn, even if
-   * a tick is too short for all.
+   * Flows that have ended, and are not stored yet. The time of each is when one of its assets last had a slot; before
+   * that, when it ended. The next tick stores these flows first, the earliest time before all others. So each has its
+   * turn, even if a tick is too short for all.
    */
   readonly ended: NotedUploads;
   readonly slots: AssetSlots;
@@ -99,7 +99,7 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     return false;
   }
 
-  /** Returns true if no other tick had the lease until now. One that had it may have seen the flow since our last poll. */
+  /** True if no other tick had the lease since this one took it. Another may have seen the flow in between. */
   areInRow(signal: AbortSignal): Promise<boolean> {
     return this.#lease.isStillHeld(signal);
   }

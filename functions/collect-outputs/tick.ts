@@ -91,7 +91,7 @@ export async function collectOutputs(
   if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
   else {
     telemetry.metrics.add('TicksCompleted');
-    // With one collector, its count would be that of all.
+    // With a single collector, this metric would repeat `TicksCompleted`.
     if (share.of > 1) telemetry.metrics.add(`TicksOfCollector${share.index}`);
   }
   const { summary } = tick;
@@ -166,7 +166,7 @@ class Tick {
   }
 
   /**
-   * True if the tick stopped early. False if it worked for all of its time, and the service answered: it did what it
+   * True if the tick stopped early. A tick that used up its time did not, if the service answered: it did what it
    * could.
    */
   get isCutShort(): boolean {
