@@ -95,7 +95,7 @@ const unversioned = (what: string): KnownFailure => ({
 });
 
 /**
- * Why an object is not the file itself, but something that the file is wrapped in. Undefined if it is the file.
+ * Why an object is not the file itself, but a compressed file or a form around it. Undefined if it is the file.
  * @param what names the object in the message.
  */
 export function encodingFailure(

@@ -36,7 +36,7 @@ export const leadBackTo = (
 
 /**
  * Writes the first entry of an upload, unless there is one already.
- * @param next its end or its wait, if it ends or waits at once.
+ * @param next the entry to write in place of the claim, if the upload ends or waits at once.
  * @throws {ClaimHeldError} the entry was created and deleted meanwhile.
  */
 export async function claimFirst(
@@ -78,7 +78,7 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
  * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that has to settle
- * is marked as certainly not sent. If the mark is still there, it is removed before the request too.
+ * says at first that nothing was sent. That too is changed before the request.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {

@@ -51,7 +51,7 @@ const OLDER_JOBS_MAX = 10;
 /** How long to wait for the content of an empty file, in milliseconds. */
 const EMPTY_SETTLE_MS = 5_000;
 
-/** Times that an entry may change hands during one delivery. After that the delivery gives way. */
+/** Maximum number of changes by other invocations that one delivery follows. After that, its message comes again. */
 const CHANGES_MAX = 5;
 
 /**
@@ -116,9 +116,9 @@ async function receive(delivery: Delivery): Promise<Ending> {
 }
 
 /**
- * Handles a file below the prefix of a jobs route. It is no upload by itself: each job that may wait for it looks for
- * its inputs. If that fails for one job, the other jobs still look, and the message of the file comes again. A job with
- * a damaged entry is left out, because another delivery would change nothing.
+ * Handles a file below the prefix of a jobs route. It is no upload by itself. Each job that may wait for it looks for
+ * the inputs of the job. If that fails for one job, the other jobs still look, and the message of the file comes again.
+ * A job with a damaged entry is left out, because another delivery would change nothing.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Ending> {
   const { settings } = delivery.ports;
@@ -162,9 +162,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // An object that the sweep found without an entry may be a copy of what was at the key before. Without versions, an
-    // object that is newer than its event may be a copy too: then the event was about an earlier object with the same
-    // content.
+    // An object that the sweep found without an entry may be a copy of the object before it. Without versions, so may
+    // an object that is newer than its event: the event was then about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
@@ -348,8 +347,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // An upload is given up only after `keptByKey`, which begins the file that replaced the upload. An invocation that
-  // died may not have begun that file.
+  // The upload is given up only after `keptByKey`, which begins the file that replaced it. An invocation that died may
+  // have left that undone.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -369,8 +368,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
 }
 
 /**
- * Opens an upload that has an entry. Without versions, a copy may have taken its place. It has the same content, and
- * another id.
+ * Opens an upload that has an entry. Without versions, a copy with the same content and another id may have taken its
+ * place. Then the copy is opened.
  */
 async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): Promise<OpenedUpload> {
   const { ports, invocation } = delivery;
@@ -384,8 +383,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The object that is there now has the content of an upload before ours, and ours had other content. So it is a new
-    // file, and not a change of metadata. It is sent here, because its own message was skipped.
+    // The present object has the content of an upload before ours, and our content was another. So the object is a new
+    // file, and not a change of metadata. This delivery begins it, because its own message was skipped.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
@@ -394,9 +393,10 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 }
 
 /**
- * Begins what is at a key now, although it may look like a copy of an earlier upload.
- * @param before the upload that was there before. When `current` took its place is unknown, so `current` gets the
- * earliest possible time. With a later one, its receipt could replace that of a file that is put meanwhile.
+ * Begins the object that is at a key now, even if it looks like a copy of an earlier upload.
+ * @param before the upload that was there before. It is unknown when `current` took its place, so `current` gets the
+ * earliest possible time. With a later time, the receipt of `current` could replace that of a file that is put
+ * meanwhile.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -407,7 +407,7 @@ async function beginAt(delivery: Delivery, current: Upload, before: Upload): Pro
   try {
     await conclude(delivery, await openAndBegin(delivery, { bucket, key, versionId, etag, currentAt }));
   } catch (error) {
-    // Another invocation has begun it. If its entry cannot be read, its own message or the sweep tells that.
+    // Another invocation has begun `current`. Or its entry is unreadable: its own message, or the sweep, reports that.
     if (!(error instanceof ClaimHeldError || error instanceof UnreadableEntryError)) throw error;
   } finally {
     delivery.identify({ uploadId: before.id });
@@ -439,9 +439,9 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   // An upload in doubt may have been sent, and then a copy of it is no new upload.
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
-    // If the current object looks like a copy of this file or of an earlier one, its own message may have been skipped.
-    // So the object is begun here, even if an invocation that died has begun it before. A copy of a file newer than
-    // ours is not begun.
+    // If the current object looks like a copy of this file or of an earlier one, its message may have been skipped. So
+    // it is begun here, once more if an invocation that died had begun it. A copy of a file newer than ours is not
+    // begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.
@@ -498,8 +498,8 @@ async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload)
 }
 
 /**
- * How an upload ends or waits if its route wants an approval, or wanted one when the wait began. Undefined if it has one,
- * or needs none.
+ * How an upload ends or waits while its approval is missing: its route wants one, or wanted one when the wait began.
+ * Undefined if the upload is approved, or needs no approval.
  */
 function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
   const { clock, settings } = delivery.ports;

@@ -70,8 +70,8 @@ export async function sendJob(delivery: Delivery, claim: Claim, object: OpenedUp
 }
 
 /**
- * Tells whether a copied job file is to begin a new job: an input put before the copy differs from what the repeated
- * job has taken. Otherwise, it was copied for its metadata.
+ * True if a copied job file begins a new job: an input that was put before the copy differs from the one that the
+ * original job took. Otherwise, the file was copied for its metadata.
  */
 export async function hasNewInputs(
   delivery: Delivery,
@@ -95,7 +95,7 @@ interface Found {
   readonly inputs: readonly Upload[];
   /** Names of the inputs that are empty, or not there and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name that no file has exactly, and several have in another Unicode form or spacing. */
+  /** A sentence for each name that fits no file exactly, and several in another Unicode form or spacing. */
   readonly ambiguous: readonly string[];
   /** A sentence for each name whose file is empty, or is not there while a file beside the job has a similar name. */
   readonly hints: readonly string[];
@@ -174,8 +174,8 @@ export async function jobFor(
   const current = await inbox.current(bucket, jobKey, invocation.work);
   delivery.identify({ uploadId: current?.id });
   let stored = current && (await ledger.read(current.id, invocation.work));
-  // A job without an entry looks for its inputs when its own message comes. But the message of a copied job file is
-  // skipped: then the entry of the job that it repeats counts.
+  // A job without an entry looks for its inputs when its own message comes. The message of a copied job file is
+  // skipped, so the entry of the original job counts.
   const copied = current && stored === undefined ? await copiedEntry(current, ports, invocation.work) : undefined;
   const job = copied?.upload.id ?? current?.id;
   delivery.identify({ uploadId: job });
@@ -194,8 +194,8 @@ const isLooking = (stored: Stored | undefined, now: number): boolean =>
 
 /**
  * True in three cases: the job waits for this file; its invocation died before it had looked; or the job has taken the
- * file, and its end is not told yet. In the third case, an invocation that died may have begun the job from this
- * message, which alone leads to it.
+ * file, and its receipt may be missing. In the third case, the invocation that began the job from this message may have
+ * died, and only this message leads to the job.
  */
 const isConcerned = (entry: Entry, key: string): boolean =>
   isAwaited(entry, key) || hasClaimToLook(entry) || (hasTaken(entry, key) && (!isTerminal(entry) || isUntold(entry)));

@@ -186,7 +186,7 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 
 /**
  * The ending if a doubt of this attempt is settled already. To settle it takes five minutes, so the process was frozen
- * meanwhile. The upload may be sent again, but the time of its claim may be over.
+ * meanwhile. The upload waits before it is sent again, because its claim may be over.
  */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
   return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };
@@ -202,7 +202,7 @@ function ofRepeated(error: unknown): unknown {
   return new UnavailableError(refusal.message, { cause: refusal, bodyStarted: true });
 }
 
-/** False if the attempt ended before the service or the network had a say. */
+/** False if our time, our pace or the holds ended the attempt before the service could answer. */
 const isAnswer = (error: unknown): boolean =>
   !(error instanceof OutOfTimeError || error instanceof HeldError || error instanceof HoldsUnavailableError) &&
   !(error instanceof ThrottledError && !error.wasSent);

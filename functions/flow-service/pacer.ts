@@ -48,7 +48,7 @@ const POLL_PATIENCE_MS = 20_000;
 /** Longest backoff that a request waits out in place, in milliseconds. */
 const BACKOFF_PATIENCE_MS = 60_000;
 
-/** Longest backoff of a `RequestKind` after a 402 (the account has no credit left) without a time, in milliseconds. */
+/** Longest backoff of a `RequestKind` after a 402 that names no time (no credit is left), in milliseconds. */
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Shortest backoff, in milliseconds: `Retry-After: 0` must not cause a hot loop. */
@@ -89,8 +89,8 @@ const SUBJECTS_MAX = 1_000;
 const DECREASE = 0.7;
 
 /**
- * Lowest rate while the service answers some requests, in requests a second. It is higher for creations: with
- * 0.2, two or three invocations would use only half of a limit of one a second.
+ * Lowest rate while the service answers some requests, in requests a second. Creations have a higher one: at 0.2 each,
+ * two or three invocations would use only half of a limit of one a second.
  */
 const RATE_MIN: Readonly<Record<RequestKind, number>> = { creation: 0.7, other: 0.2 };
 
@@ -101,9 +101,9 @@ const RATE_MIN_UNANSWERED = 0.2;
 const ANSWERING_MS = 15_000;
 
 /**
- * Growth of the rate in each second in which requests wait, and the most that it grows from one request to the next.
- * Both are factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. Between the first
- * refusal and the second, it grows fast: the answers before the first may say little of the limit.
+ * Growth of the rate: in each second in which requests wait, and at most from one request to the next. Both are
+ * factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. Between the first refusal
+ * and the second, it grows fast: the answers before the first may say little of the limit.
  */
 const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
 const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };
@@ -188,7 +188,7 @@ export class Pacer {
       const isSpent = response.refusal === 'outOfCredit' && askedMs === undefined;
       const againAt = pace.refused(subject, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
       const endsAt = Math.min(startBy, firstRefusedAt + patienceMs);
-      // Nobody pays a bill within seconds, so the caller knows better how long to wait.
+      // Nobody pays a bill within seconds. So the caller repeats the request, and decides when.
       if (isSpent || againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
       await request.onRefused?.(response);
       response.destroy();
@@ -275,7 +275,7 @@ class Pace {
   #latestRefused = 0;
   /** Requests are numbered in the order in which they go. */
   #sent = 0;
-  /** The last request that had gone when the rate was last lowered. Further refusals up to it do not lower the rate. */
+  /** The last request that went before the rate was last lowered. Refusals up to it lower the rate no further. */
   #lastOfBurst = 0;
   #nextAt = 0;
   #lastAnswerAt = Number.NEGATIVE_INFINITY;
@@ -352,8 +352,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // An upload is sent again here all the same. From the ledger it would come back once a minute, and starve beside a
-    // busy collector.
+    // A creation is sent again here nevertheless. From the ledger, the upload would come back once a minute, and starve
+    // beside a busy collector.
     if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {

@@ -41,7 +41,7 @@ export function attemptOf(
     isOfRoute: present !== undefined,
     isLate: late,
     isResent: doubt !== undefined,
-    // Without `countedFlows`, the earlier request is not counted: its invocation died.
+    // If the invocation of the earlier request died, `countedFlows` may be missing. Then this request is counted.
     isCountedBefore: isRepeated && countedFlows !== undefined,
     nonce,
     pipeline: budget === 'unlimited' ? undefined : budget,

@@ -64,7 +64,7 @@ export function addCost(
   flows: 1 | -1,
 ): void {
   const day = dayOf(at);
-  // Flows of a day that was moved away stay counted.
+  // A day that has its own object already is not changed: its flows stay counted.
   if (flows < 0 && costs[day] === undefined) return;
   costs[day] ??= {};
   const totals = costs[day];

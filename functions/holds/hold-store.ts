@@ -52,8 +52,8 @@ export class HoldStore {
   }
 
   /**
-   * Writes what was left for later. If that fails, it is dropped: S3 may have written it all the same, and the next write
-   * might not know that, and repeat it.
+   * Writes what was left for later. If the write fails, those changes are dropped: S3 may have made them all the same,
+   * and the next write could repeat them.
    */
   async flush(signal: AbortSignal): Promise<void> {
     try {

@@ -103,7 +103,7 @@ const routeSchema = z.object({
   /** The kinds of failures that are counted, the latest first, {@link KINDS_MAX} at most. */
   alike: z.optional(z.array(alikeSchema)),
   failing: z.optional(failingSchema),
-  /** The request that last succeeded, and when it first did. */
+  /** The request that succeeded last, and the time of its first success. */
   succeeded: z.optional(z.object({ at: z.number(), request: requestSchema })),
 });
 export type RouteHolds = z.infer<typeof routeSchema>;
@@ -212,7 +212,7 @@ export interface Admission {
 export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
   const isWritten = draft.changes.includes(changeId(attempt.nonce));
   const caps = isToBeCounted(attempt) ? capsOf(draft, attempt, now) : [];
-  // If the attempt is counted already, its own count may have left no room.
+  // An attempt that is counted already is not held: its own count may have filled the budget.
   const held = isWritten ? undefined : (holdOf(draft, attempt, now) ?? fullBudget(caps, attempt, now));
   if (held !== undefined) return { held };
   const failing = draft.routes[attempt.routeName]?.failing;
@@ -228,7 +228,7 @@ export function admit(draft: Holds, attempt: Attempt, now: number): Admission {
   return { counted };
 }
 
-/** What a nonce leaves in {@link Holds.changes}. */
+/** The part of a nonce that {@link Holds.changes} keeps. */
 const changeId = (nonce: string): string => nonce.slice(0, 8);
 
 function once(draft: Holds, id: string, change: () => void): void {
@@ -468,7 +468,7 @@ const beginOf = (period: string): number => Date.parse(period.replace('week of '
 /** All reasons of a pause together, in characters. */
 const WHYS_CHARS_MAX = 1_000;
 
-/** The operator pauses the pipeline, or a route. An earlier pause stays, with its reason before this one. */
+/** Pauses the pipeline, or a route. An earlier pause goes on, and its reason stands before the new one. */
 export function pause(draft: Holds, routeName: string | undefined, why: string | undefined, now: number): void {
   const held = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
   held.paused ??= { since: now };

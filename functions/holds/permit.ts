@@ -44,7 +44,7 @@ export class Permit {
     return this.#attempt.price;
   }
 
-  /** What is counted for the flow. Undefined if nothing is yet, or need not be. */
+  /** What is counted for the flow. Undefined before it is counted, or if it need not be. */
   get counted(): CountedFlow | undefined {
     return this.#counted;
   }
