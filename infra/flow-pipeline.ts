@@ -47,6 +47,8 @@ import {
   warnOfUnheardAlarms,
 } from './warnings.ts';
 
+const SECURITY_GROUP = 'SecurityGroup';
+
 /** Turns each file that is put into the inbox into a flow. Its outputs and a receipt appear in the results bucket. */
 export class FlowPipeline extends MeasuredPipeline {
   readonly pipelineName: string;
@@ -296,6 +298,9 @@ export class FlowPipeline extends MeasuredPipeline {
       ...{ collectors, afterSuccess, aliasFolders },
     });
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
+    // The group is deleted before the policies, which Lambda needs to remove the network interfaces of the group.
+    const policies = [createFlow, collectOutputs].flatMap(({ networkPolicy }) => networkPolicy ?? []);
+    this.node.tryFindChild(SECURITY_GROUP)?.node.addDependency(...policies);
     return { createFlow, collectOutputs };
   }
 
@@ -342,7 +347,7 @@ export class FlowPipeline extends MeasuredPipeline {
     if (vpc === undefined) return undefined;
     if (securityGroups.length > 0) return { vpc, vpcSubnets, securityGroups };
     const access = { baseUrl, proxy: proxy && proxyAt(proxy.url) };
-    return { vpc, vpcSubnets, securityGroups: [functionSecurityGroup(this, 'SecurityGroup', vpc, access)] };
+    return { vpc, vpcSubnets, securityGroups: [functionSecurityGroup(this, SECURITY_GROUP, vpc, access)] };
   }
 
   #newMonitoring(props: FlowPipelineProps, { context, collectors }: CheckedProps) {

@@ -1,5 +1,5 @@
 import { Stack } from 'aws-cdk-lib';
-import { Effect, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
@@ -33,13 +33,6 @@ export function allowBucket(role: IRole, bucket: IBucket, permission: Permission
 export function ofOwner(bucket: IBucket, conditions: Permission['conditions'] = {}): Permission['conditions'] {
   const { StringEquals, ...others } = conditions;
   return { StringEquals: { ...StringEquals, 'aws:ResourceAccount': bucket.env.account }, ...others };
-}
-
-/** Denies the role these actions, whatever other statements allow. */
-export function deny(role: IRole, { actions, resources, conditions }: Omit<Permission, 'wildcardReason'>): void {
-  role.addToPrincipalPolicy(
-    new PolicyStatement({ effect: Effect.DENY, actions: [...actions], resources: [...resources], conditions }),
-  );
 }
 
 /**

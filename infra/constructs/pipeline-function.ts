@@ -1,5 +1,5 @@
 import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, StringConcat, Token, Tokenization } from 'aws-cdk-lib';
-import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Effect, Policy, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime, RuntimeFamily } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -7,10 +7,11 @@ import { Construct } from 'constructs';
 import type { Env } from '../../functions/settings/environment.ts';
 import { BUNDLE_HANDLER, type FunctionName } from '../bundle/bundle.ts';
 import { MEMORY_MIB } from '../function-limits.ts';
+import { acknowledgeWildcards } from './acknowledge.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
 import type { Grants } from './grants.ts';
 import type { NetworkProps } from './network.ts';
-import { allow, deny } from './permissions.ts';
+import { allow } from './permissions.ts';
 
 /**
  * Lambda's maximum. At the speed that {@link MEMORY_MIB} buys, the largest asset of the default settings, 20 GiB, takes
@@ -49,6 +50,8 @@ export class PipelineFunction extends Construct {
   readonly function: LambdaFunction;
   readonly role: Role;
   readonly logGroup: LogGroup;
+  /** Undefined if the function is in no VPC. */
+  readonly networkPolicy: Policy | undefined;
 
   constructor(scope: Construct, id: string, props: PipelineFunctionProps) {
     super(scope, id);
@@ -64,7 +67,7 @@ export class PipelineFunction extends Construct {
       actions: ['logs:CreateLogStream', 'logs:PutLogEvents'],
       resources: [this.logGroup.logGroupArn],
     });
-    if (network !== undefined) this.#allowNetworkInterfaces(functionName);
+    this.networkPolicy = network && this.#newNetworkPolicy(functionName);
     const { environment, routes } = this.#fitted(props.environment);
     this.function = new LambdaFunction(this, 'Function', {
       functionName,
@@ -82,7 +85,7 @@ export class PipelineFunction extends Construct {
     });
     // The function refers to its role but not to the role's policy. Without this, it could run before it has
     // permissions.
-    this.function.node.addDependency(this.role);
+    this.function.node.addDependency(this.role, ...(this.networkPolicy ? [this.networkPolicy] : []));
   }
 
   /** Allows the grantee to read the log. */
@@ -118,9 +121,13 @@ export class PipelineFunction extends Construct {
 
   /**
    * Allows Lambda to connect the function to the VPC, and denies the same to the function's own code.
+   *
+   * This is a policy of its own. If a deployment takes the function out of the VPC, CloudFormation changes policies
+   * before the function, but deletes what is gone after it. Without the permission, the network interfaces would stay.
    * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
+   * @see https://github.com/aws/aws-cdk/issues/34400
    */
-  #allowNetworkInterfaces(functionName: string): void {
+  #newNetworkPolicy(functionName: string): Policy {
     const actions = [
       'ec2:CreateNetworkInterface',
       'ec2:DescribeNetworkInterfaces',
@@ -129,19 +136,23 @@ export class PipelineFunction extends Construct {
       'ec2:AssignPrivateIpAddresses',
       'ec2:UnassignPrivateIpAddresses',
     ];
+    const resources = ['*'];
     const resource = { service: 'lambda', resource: 'function', resourceName: functionName };
     const functionArn = Stack.of(this).formatArn({ ...resource, arnFormat: ArnFormat.COLON_RESOURCE_NAME });
-    deny(this.role, {
-      actions,
-      resources: ['*'],
-      conditions: { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } },
+    const conditions = { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } };
+    const policy = new Policy(this, 'Network', {
+      roles: [this.role],
+      statements: [
+        new PolicyStatement({ effect: Effect.DENY, actions, resources, conditions }),
+        new PolicyStatement({ actions, resources }),
+      ],
     });
-    allow(this.role, {
-      actions,
-      resources: ['*'],
-      wildcardReason:
-        'Lambda checks for these permissions on every network interface before it attaches a function to a VPC.',
-    });
+    acknowledgeWildcards(
+      policy,
+      resources,
+      'Lambda checks for these permissions on every network interface before it attaches a function to a VPC.',
+    );
+    return policy;
   }
 }
 

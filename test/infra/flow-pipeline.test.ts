@@ -371,6 +371,23 @@ it('makes a security group if it is given an empty list of them, and only that',
   expect(group.SecurityGroupEgress).toEqual([expect.objectContaining({ FromPort: 443, ToPort: 443 })]);
 });
 
+it('lets Lambda remove network interfaces while a deployment leaves the VPC, and until the security group is gone', () => {
+  const [inside, outside] = [true, false].map((isInside) => {
+    const { template } = synthesisePipeline((stack) => (isInside ? { vpc: new Vpc(stack, 'Vpc') } : {}));
+    return { template, policies: resources(template, 'AWS::IAM::Policy') };
+  });
+  const actionsOf = ({ PolicyDocument }: { PolicyDocument: { Statement: { Action: string | string[] }[] } }) =>
+    PolicyDocument.Statement.flatMap(({ Action }) => Action);
+  const ofNetwork = inside?.policies.filter((policy) => actionsOf(policy).includes('ec2:DeleteNetworkInterface')) ?? [];
+  const ids = ofNetwork.map(({ id }) => id);
+  // A policy that is only changed loses the permission before the function leaves the VPC. One that goes is deleted
+  // after that.
+  expect(ids).toHaveLength(2);
+  expect(outside?.policies.map(({ id }) => id)).not.toEqual(expect.arrayContaining(ids));
+  const groups = inside ? resources(inside.template, 'AWS::EC2::SecurityGroup') : [];
+  expect(only(groups).DependsOn).toEqual(expect.arrayContaining(ids));
+});
+
 describe('a queue that is told of events', () => {
   const queueOf = (owner: string) => `arn:aws:sqs:eu-central-1:${owner}:orders`;
   /** The target of the rule, the roles that send, and the warning. */
