@@ -60,13 +60,13 @@ export class AnswerReader {
    * texts in it are cut.
    * @throws {UnintelligibleAnswerError} the body is longer than the limit without what was cut, or its coding cannot be
    * undone.
-   * @throws {TransportError} the body was cut.
+   * @throws {TransportError} the body was cut, and is no whole JSON.
    * @throws any error of `use`.
    */
   async read<T>(response: TransportResponse, bytesMax: number, use: (text: string) => T): Promise<T> {
     const body = new GatheredBytes(bytesMax);
     const texts = new LongTexts();
-    const chunks = readable(response);
+    const chunks = untilBroken(readable(response), () => isWholeJson(body.bytes.toString('utf8')));
     const gather = async (enoughBytes: number): Promise<boolean> => {
       while (body.length <= enoughBytes) {
         const next = await chunks.next();
@@ -140,6 +140,27 @@ async function* readable(response: TransportResponse): AsyncGenerator<Uint8Array
   } catch (error) {
     if (error instanceof CodingError) throw new UnintelligibleAnswerError(error.message, { cause: error });
     throw error;
+  }
+}
+
+/** Passes chunks on. An answer that is whole by itself may break off: some servers announce another length or no end. */
+async function* untilBroken(
+  chunks: AsyncIterable<Uint8Array>,
+  isWhole: () => boolean,
+): AsyncGenerator<Uint8Array, void> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    if (!(error instanceof TransportError && isWhole())) throw error;
+  }
+}
+
+/** True for a whole object or list. Any other text may be the beginning of a longer one. */
+function isWholeJson(text: string): boolean {
+  try {
+    return typeof parseJson(text, PARTS_MAX) === 'object';
+  } catch {
+    return false;
   }
 }
 

@@ -675,12 +675,32 @@ describe('a flow that may have been created', () => {
     ['nothing, and the connection ends', ''],
     ['half a head', 'HTTP/1.1 201 Cre'],
     ['no HTTP', 'what?\r\n\r\n'],
-    ['a success that is cut', 'HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{"flow_id":"f1"}'],
+    ['a success that is cut', 'HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{"flow_id":"f1"'],
   ])('is in doubt if the response is %s', async (_, answer) => {
     await using server = await afterTheRequest(answer);
     const error = await failureOf(operations.create(clientOf(server.url)));
     expect(error).toMatchObject({ name: 'InDoubtError', cause: expect.any(Error) });
   });
+
+  it.each([
+    ['Content-Length: 20', '{"flow_id":"f1"}', 'end'],
+    ['Content-Length: 20', '{"flow_id":"f1"}', 'resetAndDestroy'],
+    ['Transfer-Encoding: chunked', '10\r\n{"flow_id":"f1"}\r\n', 'end'],
+    ['Transfer-Encoding: chunked', '10\r\n{"flow_id":"f1"}\r\n', 'resetAndDestroy'],
+  ] as const)(
+    'is not in doubt if its JSON is whole, although the answer breaks off: %s, %s, %s',
+    async (header, text, end) => {
+      await using server = await scriptedRaw((socket) =>
+        socket.on('data', async (data) => {
+          if (!String(data).endsWith('}]}')) return;
+          socket.write(`HTTP/1.1 201 Created\r\n${header}\r\n\r\n${text}`);
+          await systemClock.sleep(50);
+          socket[end]();
+        }),
+      );
+      expect(await operations.create(clientOf(server.url))).toEqual({ flowId: 'f1' });
+    },
+  );
 
   it('is in doubt if the signal aborts the question whether a 403 is about the token', async () => {
     const controller = new AbortController();
@@ -1745,7 +1765,7 @@ describe('a JSON response', () => {
 
   it('that breaks off is unavailable', async () => {
     await using server = await scriptedRaw((socket) =>
-      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"id":"f1"}')),
+      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"state":"failed"')),
     );
     await expect(clientOf(server.url).get('f1', never)).rejects.toThrow(errors.UnavailableError);
   });
