@@ -15,7 +15,7 @@ import {
   withNextKey,
   withoutDoubt,
 } from '../ledger/entry.ts';
-import { BACKOFF_MAX_MS, HELD_WAIT_MS, UNDECIDED_MAX_MS, type WaitReason } from '../ledger/waits.ts';
+import { BACKOFF_MAX_MS, HELD_WAIT_MS, UNDECIDED_MAX_MS } from '../ledger/waits.ts';
 import { type Claim, isKeyGood, rewritten } from './claim.ts';
 import type { Delivery } from './delivery.ts';
 import { type Ending, failing } from './ending.ts';
@@ -36,95 +36,106 @@ export interface Settled {
   readonly claim: Claim;
 }
 
+/** What a search for the flow of an earlier POST came to. Unanswered: no listing was read to its end. */
+type Look =
+  | Found
+  | { readonly result: 'unanswered'; readonly why: string; readonly error: FlowServiceError | OutOfTimeError };
+
 /**
- * Searches for the flow that an earlier POST may have made.
+ * Searches for the flow that an earlier POST may have made, and decides what follows. The first line that applies:
  *
- *   found                      adopt it
- *   too early to tell          wait, until five minutes after the answer
- *   listing not available      wait, and ask for it again: for a day at most in an outage, else for an hour
- *   no listing, service down   wait, and ask again whether it is there: for a day at most
- *   something else answers     wait for three days at most, if something else answered the POST too
- *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
- *   unknown                    the setting `inDoubt` decides: send it again, or ask the operator. If the service
- *                              answered with a success, the operator is asked in any case, for a week at most.
+ *   found                                   adopt the flow
+ *   no answer, and the operator asked       send
+ *   something else answers, as to the POST  wait for the service, for three days at most
+ *   no answer, and the key is good          send again with the key. In an outage, the last attempt waits
+ *   no answer, but one may come             wait, and search again: for a day in an outage, else for an hour
+ *   not proved absent, and the key is good  send again with the key
+ *   too early for a proof                   wait until five minutes after the answer. Send if the operator asked
+ *   proved absent                           there is no flow: the upload may be sent, or fails if it was rejected
+ *   unknown                                 the setting `inDoubt` decides: send, or ask the operator. If the service
+ *                                           accepted the POST, the operator is asked in any case, for a week at most
  *
- * If the operator has asked for the upload to be sent, it need not wait for the listing. Only a flow that is found, a
- * refusal for good, or the end of the invocation's time keeps it from being sent. While the service honours the key of
- * the POST, the upload need not wait either: it is sent again with that key.
+ * The key is good while the service honours it. Then the service makes no second flow.
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
 export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: string): Promise<Ending | Settled> {
-  const { clock, settings } = delivery.ports;
-  const { entry } = claim;
-  const { doubt } = entry;
+  const { clock, settings, flows } = delivery.ports;
+  const { isAsked } = claim;
+  const { doubt, misaddressedSince } = claim.entry;
   if (doubt === undefined || doubt.isDismissed) return { kind: 'settled', claim };
   const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
   // A listing whose reading began before this time may lack the flow.
   const isEarly = clock.now() < conclusiveAt;
-  const waitOn = (message: string, notBefore: number, reason: WaitReason = 'in-doubt'): Ending => ({
-    kind: 'wait',
-    claim,
-    wait: { reason, message, notBefore },
-  });
-  // If something else answered the POST: waits for three days at most, and then fails.
-  const waitForAddress = (answer: string, message: string, notBefore: number): Ending => {
-    if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
-    return failing(delivery, claim, { code: MISADDRESSED, message: answer });
+  const mayRepeat = isKeyGood(delivery, claim.entry);
+  const isForOperator = (settings.inDoubt === 'ask' || doubt.isAccepted === true) && !isAsked;
+  // Without a listing, nothing shows the flow. So this checks first whether the service is there: in an outage, each
+  // further request uses up an attempt, and may make a flow whose answer is lost again.
+  const isChecked = flows.service.list === undefined && (mayRepeat || !isForOperator);
+  const look = await findFlow(delivery, claim.entry, doubt, { mayBeAbsent: !isEarly, isChecked });
+  const now = clock.now();
+  const waitAfterAnswer = (message: string, notBefore: number): Ending => {
+    if (answer === undefined) return waitInDoubt(delivery, claim, { message, notBefore });
+    const misaddressed = misaddressedSince === undefined ? undefined : answer;
+    return waitInDoubt(delivery, claim, { message: `${message} The answer: ${answer}`, notBefore, misaddressed });
   };
-  const waitAfter = (message: string, notBefore: number): Ending => {
-    if (answer === undefined) return waitOn(message, notBefore);
-    const both = `${message} The answer: ${answer}`;
-    return entry.misaddressedSince === undefined ? waitOn(both, notBefore) : waitForAddress(answer, both, notBefore);
-  };
-  const mayRepeat = isKeyGood(delivery, entry);
   const repeat = (why: string): Ending | Settled => {
-    const { nextAttemptAt = clock.now() } = doubt;
-    if (nextAttemptAt <= clock.now()) return sendInDoubt(delivery, claim, why);
-    const message =
-      'The service may have created a flow. The file is sent again with the same key, which creates no second one.';
-    return waitAfter(message, nextAttemptAt);
+    const { nextAttemptAt = now } = doubt;
+    return nextAttemptAt <= now ? sendInDoubt(delivery, claim, why) : waitAfterAnswer(REPEATED_WORDS, nextAttemptAt);
   };
-  const isForOperator = (settings.inDoubt === 'ask' || doubt.isAccepted === true) && !claim.isAsked;
-  let found: Found;
-  try {
-    // Without a listing, nothing shows the flow. So this checks first whether the service is there: in an outage, each
-    // further request uses up an attempt, and may make a flow whose answer is lost again.
-    const isUnlisted = delivery.ports.flows.service.list === undefined;
-    if (isUnlisted && (mayRepeat || !isForOperator)) await checkHealth(delivery, entry);
-    found = await findFlow(delivery, entry, doubt, !isEarly);
-  } catch (error) {
-    if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
+  if (look.result === 'found') return adopt(delivery, claim, look.flow);
+  if (look.result === 'unanswered') {
+    const { error, why } = look;
+    const isOfService = error instanceof FlowServiceError;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
-    if (claim.isAsked && error instanceof FlowServiceError) return sendInDoubt(delivery, claim, error.message);
-    if (error instanceof MisaddressedError && entry.misaddressedSince !== undefined) {
+    if (isAsked && isOfService) return sendInDoubt(delivery, claim, why);
+    if (error instanceof MisaddressedError && misaddressedSince !== undefined) {
       // Only the listing can tell whether the POST made a flow. So nothing is sent before the service answers again.
       delivery.count('ServiceMisaddressed');
-      return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
+      const notBefore = now + operatorBackoffMs(claim.entry);
+      return waitInDoubt(delivery, claim, { message: why, notBefore, misaddressed: why });
     }
     if (isOutage(error)) claim = uncharged(claim, settings.attemptsMax, mayRepeat);
-    if (mayRepeat && error instanceof FlowServiceError && !isLastKept(delivery, entry, error))
-      return repeat(error.message);
-    if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
-      return waitOn(unansweredWords(delivery, entry, error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
+    if (mayRepeat && isOfService && !isLastKept(delivery, claim.entry, error)) return repeat(why);
+    if (!isListingHopeless(error, now - conclusiveAt)) {
+      const message = unansweredWords(delivery, claim.entry, error);
+      const notBefore = Math.max(conclusiveAt, now + backoffMs(claim.entry));
+      return waitInDoubt(delivery, claim, { message, notBefore });
     }
-    found = { result: 'unknown', why: messageOf(error) };
   }
-  if (found.result === 'found') return adopt(delivery, claim, found.flow);
-  if (mayRepeat && found.result !== 'absent') return repeat(found.why);
-  if (isEarly && claim.isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
-  if (isEarly) return waitAfter(earlyWords(delivery, entry), conclusiveAt);
-  if (found.result === 'unknown') {
-    if (isForOperator) return hold(delivery, claim, doubt, found.why);
-    return sendInDoubt(delivery, claim, found.why);
-  }
-  const settled = await withoutCount(
-    delivery,
-    { ...claim, entry: withNextKey(withoutDoubt(entry)) },
-    entry.countedFlows,
-  );
-  if (doubt.rejection === undefined) return { kind: 'settled', claim: settled };
-  return failing(delivery, settled, { code: 'rejected', message: doubt.rejection });
+  if (look.result !== 'absent' && mayRepeat) return repeat(look.why);
+  if (isEarly && isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
+  if (isEarly) return waitAfterAnswer(earlyWords(delivery, claim.entry), conclusiveAt);
+  if (look.result === 'absent') return withoutFlow(delivery, claim, doubt);
+  return (isForOperator ? askOperator : sendInDoubt)(delivery, claim, look.why);
+}
+
+/**
+ * The end of a doubt if no flow was made: the upload may be sent, or fails if the service has rejected it for good.
+ * What was counted for the flow is subtracted. First the entry drops the count: if this invocation dies, the next one
+ * must not subtract it again.
+ */
+async function withoutFlow(delivery: Delivery, claim: Claim, { rejection }: Doubt): Promise<Ending | Settled> {
+  const { countedFlows: counted = [] } = claim.entry;
+  const entry = withNextKey(withoutDoubt(claim.entry));
+  const settled = counted.length === 0 ? { ...claim, entry } : await rewritten(delivery, claim, entry);
+  if (counted.length > 0) uncountLater(entry, counted, delivery.ports);
+  if (rejection === undefined) return { kind: 'settled', claim: settled };
+  return failing(delivery, settled, { code: 'rejected', message: rejection });
+}
+
+interface InDoubtWait {
+  readonly message: string;
+  readonly notBefore: number;
+  /** The answer of something else in place of the service. If it has come for three days, the upload fails. */
+  readonly misaddressed?: string | undefined;
+}
+
+function waitInDoubt(delivery: Delivery, claim: Claim, { message, notBefore, misaddressed }: InDoubtWait): Ending {
+  if (misaddressed !== undefined && isMisaddressedTooLong(claim.entry, delivery.ports.clock.now()))
+    return failing(delivery, claim, { code: MISADDRESSED, message: misaddressed });
+  const reason = misaddressed === undefined ? 'in-doubt' : MISADDRESSED;
+  return { kind: 'wait', claim, wait: { reason, message, notBefore } };
 }
 
 /** True if only the last attempt is left. It waits until the service answers or its key is about to expire. */
@@ -135,7 +146,7 @@ const isLastKept = (delivery: Delivery, entry: ClaimedEntry, error: FlowServiceE
 
 /**
  * The claim in an outage. Its final attempt is not charged if the doubt began with that attempt, or if the key lets the
- * request be repeated free of charge. The outage may last longer than the key.
+ * request be repeated free of charge.
  */
 function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim {
   const { attempts, claimedAt, doubt } = claim.entry;
@@ -143,20 +154,8 @@ function uncharged(claim: Claim, attemptsMax: number, mayRepeat: boolean): Claim
   return { ...claim, entry: { ...claim.entry, attempts: Math.min(attempts, attemptsMax - 1) } };
 }
 
-/**
- * The claim after its doubt was settled: no flow was made, so what was counted for it is subtracted. First the entry
- * drops the count: if this invocation dies, the next one must not subtract it again.
- */
-async function withoutCount(
-  delivery: Delivery,
-  claim: Claim,
-  counted: ClaimedEntry['countedFlows'] = [],
-): Promise<Claim> {
-  if (counted.length === 0) return claim;
-  const written = await rewritten(delivery, claim, claim.entry);
-  uncountLater(claim.entry, counted, delivery.ports);
-  return written;
-}
+const REPEATED_WORDS =
+  'The service may have created a flow. The file is sent again with the same key, which creates no second one.';
 
 /** Says why a search, or the health check in its place, was of no use. */
 const unansweredWords = (delivery: Delivery, entry: ClaimedEntry, error: Error): string =>
@@ -188,18 +187,12 @@ function sendInDoubt(delivery: Delivery, claim: Claim, why: string): Settled {
 
 /**
  * Searches once for the flow of a POST that the service says it refused. Returns undefined if none is found. Then the
- * refusal is believed: a single look at the listing proves nothing, so the refusal says more.
+ * refusal is believed, although the flow may not be listed yet.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Ending | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
-  let found: Found;
-  try {
-    found = await findFlow(delivery, claim.entry, doubt, false);
-  } catch (error) {
-    if (error instanceof FlowServiceError || error instanceof OutOfTimeError) return undefined;
-    throw error;
-  }
-  return found.result === 'found' ? adopt(delivery, claim, found.flow) : undefined;
+  const look = await findFlow(delivery, claim.entry, doubt, { mayBeAbsent: false });
+  return look.result === 'found' ? adopt(delivery, claim, look.flow) : undefined;
 }
 
 function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Ending {
@@ -211,8 +204,8 @@ const checkHealth = ({ ports, invocation }: Delivery, { upload, route }: Claimed
   ports.flows.checkHealth(upload.id, invocation.work, { uploadId: upload.id, template: route.template });
 
 /**
- * True if even a request that costs nothing gets no answer, so no file is to blame. True also if the time is over
- * before an answer: then it is not known.
+ * True if even a request that costs nothing gets no answer, so no file is to blame. True also if the time ends before
+ * an answer.
  */
 export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<boolean> {
   try {
@@ -224,21 +217,32 @@ export async function isDown(delivery: Delivery, entry: ClaimedEntry): Promise<b
   }
 }
 
-/** @param mayBeAbsent true if the service has had the time to list the flow, so that absence is proof. */
-function findFlow(
-  { ports, batch: { searches } }: Delivery,
+/**
+ * @param of `mayBeAbsent`: true if the service has had the time to list the flow, so that absence is proof.
+ * `isChecked`: true if the service must first answer a request that costs nothing.
+ */
+async function findFlow(
+  delivery: Delivery,
   entry: ClaimedEntry,
   { claimedAt }: Doubt,
-  mayBeAbsent: boolean,
-): Promise<Found> {
-  return searches.find({ tag: flowTagOf(entry, ports.settings.pipeline), since: claimedAt, mayBeAbsent });
+  { mayBeAbsent, isChecked = false }: { readonly mayBeAbsent: boolean; readonly isChecked?: boolean },
+): Promise<Look> {
+  try {
+    if (isChecked) await checkHealth(delivery, entry);
+    const tag = flowTagOf(entry, delivery.ports.settings.pipeline);
+    return await delivery.batch.searches.find({ tag, since: claimedAt, mayBeAbsent });
+  } catch (error) {
+    if (!(error instanceof FlowServiceError || error instanceof OutOfTimeError)) throw error;
+    return { result: 'unanswered', why: messageOf(error), error };
+  }
 }
 
 /**
  * The upload waits until the operator retries it, or its flow is found after all. If a flow most probably exists, the
  * upload waits for {@link UNDECIDED_MAX_MS} at most.
  */
-function hold(delivery: Delivery, claim: Claim, { isAccepted, sentBy }: Doubt, why: string): Ending {
+function askOperator(delivery: Delivery, claim: Claim, why: string): Ending {
+  const { isAccepted, sentBy } = claim.entry.doubt as Doubt;
   const answer = lastAnswerOf(claim.entry);
   const endsAt = sentBy + UNDECIDED_MAX_MS;
   if (isAccepted && delivery.ports.clock.now() >= endsAt) {

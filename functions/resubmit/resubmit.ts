@@ -59,11 +59,20 @@ export interface ResubmitPorts {
 }
 
 /**
- * Puts an upload back into the queue if it waits and is due, or if it failed without a flow and nobody was told.
- * Returns its entry if it was sent.
+ * Does what is due at a waiting marker, and moves the marker on. Returns the upload's entry if a message was sent.
  *
- * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the
- * upload again. It is dropped once the entry no longer needs it.
+ *   the upload                             what is done              the marker comes back
+ *   waits, or failed without a flow and
+ *     nobody was told: due                 a message is sent         in an hour
+ *     not due, or from another marker                                where the upload waits
+ *   waits to be approved                                             within a day
+ *   runs                                   its running marker is put
+ *   is the first of a chain, and ended     stages are made anew      while some are left
+ *   ended                                  its flow is deleted       until it is
+ *   has an entry that cannot be read       that is told              in an hour
+ *
+ * The marker comes back although a message was sent: if the message is lost, or its invocation dies, the marker leads
+ * to the upload again. It is dropped once the entry no longer needs it.
  */
 export async function resubmit(
   marker: WaitingMarker,
@@ -71,51 +80,62 @@ export async function resubmit(
   signal: AbortSignal,
 ): Promise<Entry | undefined> {
   const { ledger, queue, clock, settings, sources, chainNotes } = ports;
+  const { uploadId } = marker;
   let stored: Stored | undefined;
   try {
-    stored = await ledger.read(marker.uploadId, signal);
+    stored = await ledger.read(uploadId, signal);
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
     await postpone(marker, error, ports, signal);
     return undefined;
   }
-  if (stored?.entry.state === 'waiting') {
-    const { entry } = stored;
+  const entry = stored?.entry;
+  if (entry?.state === 'waiting') {
     // The invocation that had it wait may have died before the chain knew of a retry, or before it kept the inputs.
     if (entry.generation > 1 && isInChain(entry, settings.routes)) await chainNotes.note(entry, signal);
     await sources.keep(entry.inputs ?? [], signal);
   }
   const now = clock.now();
-  let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry, settings));
-  let sent: Entry | undefined;
-  // It only waits to be approved, and a tick looks at it once a day.
-  if (stored?.entry.state === 'waiting' && next !== undefined && next.notBefore <= now && stored.entry.notBefore > now)
-    next = { ...next, notBefore: lookAt(stored.entry, now) };
+  let next = entry && markerAfter(entry, marker, settings, now);
   // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
   const isItsMarker = next?.turn === undefined || marker.turn !== undefined;
-  if (stored !== undefined && next !== undefined && next.notBefore <= now && isItsMarker) {
-    await queue.send(messageFor(stored.entry.upload), signal);
-    sent = stored.entry;
-    next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
+  const isSent = entry !== undefined && next !== undefined && next.notBefore <= now && isItsMarker;
+  if (isSent) {
+    await queue.send(messageFor(entry.upload), signal);
+    next = { uploadId, notBefore: now + DUE_AGAIN_MS };
   }
   // A request to make a stage anew puts a marker of the first file, whose chain has begun.
-  const entry = stored?.entry;
   const isFirst = entry?.state === 'succeeded' && entry.upload.stage === undefined;
   const mayBeMadeAnew = isFirst && isInChain(entry, settings.routes);
-  const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(marker.uploadId, signal) : undefined;
+  const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(uploadId, signal) : undefined;
   const deletionAt = stored && next === undefined ? await ports.deletions?.goOn(stored, signal) : undefined;
   const goOnAt = Math.min(deletionAt ?? Number.POSITIVE_INFINITY, clock.now() + (goOnMs ?? Number.POSITIVE_INFINITY));
-  if (goOnAt < Number.POSITIVE_INFINITY) next = { uploadId: marker.uploadId, notBefore: goOnAt };
+  if (goOnAt < Number.POSITIVE_INFINITY) next = { uploadId, notBefore: goOnAt };
+  const sent = isSent ? entry : undefined;
   if (next !== undefined) {
     if (waitingKey(next) === waitingKey(marker)) return sent; // It was due by another clock, and is not by ours. The marker stays.
     await ledger.putWaitingMarker(next, signal);
   }
-  if (stored?.entry.state === 'running') {
+  if (entry?.state === 'running') {
     // The invocation that created the flow may have died before it put the running marker. Then only this one is left.
-    await ledger.putRunningMarker(runningMarkerOf(stored.entry.upload, stored.entry.flow), signal);
+    await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   }
   await ledger.deleteWaitingMarker(marker, signal);
   return sent;
+}
+
+/** The marker that an entry needs from now on. Undefined if it needs none. */
+function markerAfter(
+  entry: Entry,
+  marker: WaitingMarker,
+  settings: ResubmitPorts['settings'],
+  now: number,
+): WaitingMarker | undefined {
+  if (needsTelling(entry)) return marker;
+  const next = waitingMarkerOf(entry, settings);
+  if (entry.state !== 'waiting' || next === undefined || next.notBefore > now || entry.notBefore <= now) return next;
+  // It only waits to be approved, and a tick looks at it once a day.
+  return { ...next, notBefore: lookAt(entry, now) };
 }
 
 /** True if only a waiting marker leads to a failure that may not be told. If it had a flow, the running marker does. */
