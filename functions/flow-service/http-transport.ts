@@ -139,6 +139,8 @@ class Exchange {
       tunnelSignal: this.#tunnel.signal,
       method,
       maxHeaderSize: HEAD_BYTES_MAX,
+      // Node gives up all addresses but the last after 250 ms. From far away, a handshake takes longer.
+      autoSelectFamilyAttemptTimeout: Math.ceil(limits.connectMs / 10),
       headers: body === undefined ? headers : { ...headers, 'Content-Length': body.bytes },
       ...(reach === undefined ? {} : { lookup: lookupWithin(reach) }),
     };

@@ -1,6 +1,6 @@
 import { type Agent as HttpAgent, request as httpRequest, type RequestOptions, STATUS_CODES } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { BlockList, isIP } from 'node:net';
+import { BlockList, isIP, type TcpSocketConnectOpts } from 'node:net';
 import { messageOf } from '../base/printable.ts';
 import { hasCredentials, hostOf, isLoopback } from './addresses.ts';
 import { plain, TransportError } from './transport.ts';
@@ -58,7 +58,7 @@ export function rangeOf(entry: string): BlockList | undefined {
 }
 
 /** What a request tells the agent of its tunnel. */
-export interface TunnelOptions extends RequestOptions {
+export interface TunnelOptions extends RequestOptions, Pick<TcpSocketConnectOpts, 'autoSelectFamilyAttemptTimeout'> {
   /** Ends the making of a tunnel. */
   readonly tunnelSignal?: AbortSignal;
 }

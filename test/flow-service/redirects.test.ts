@@ -1,12 +1,15 @@
 import dns from 'node:dns';
+import { once } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
+import { connect } from 'node:net';
 import { inspect } from 'node:util';
+import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
 import { ForbiddenAddressError, UnavailableError } from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
-import type { Transport } from '../../functions/flow-service/transport.ts';
-import { streamed } from './chunks.ts';
+import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
+import { collect, streamed } from './chunks.ts';
 import { clientOf, never, scriptedToken } from './scripted.ts';
 
 const PUBLIC_BASE = new URL('https://flows.example.com');
@@ -22,6 +25,10 @@ const NAMES: Readonly<Record<string, readonly { readonly address: string; readon
     { address: '::', family: 6 },
   ],
   'zone.example': [{ address: 'fe80::1%lo', family: 6 }],
+  'far.example': [
+    { address: '127.0.0.1', family: 4 },
+    { address: '::1', family: 6 },
+  ],
 };
 
 const { lookup } = dns;
@@ -126,4 +133,30 @@ it.each([
   const { error } = await failureAfter(`https://${host}/a?signature=fake`, service);
   expect(error).toBeInstanceOf(ForbiddenAddressError);
   expect(inspect(error, { depth: 10 })).not.toContain('signature');
+});
+
+/** Accepts no connection for a while. The queue of connections takes two, and all others begin anew after a second. */
+const BUSY_SERVER = `
+const { parentPort } = require('node:worker_threads');
+const server = require('node:http').createServer((_, response) => response.end('far away'));
+server.listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {
+  parentPort.postMessage(server.address().port);
+  setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900), 0);
+});`;
+
+it('a server with an address that does not answer, and another one that takes its time, is reached', async () => {
+  const worker = new Worker(BUSY_SERVER, { eval: true });
+  try {
+    const [port] = await once(worker, 'message');
+    const waiting = Array.from({ length: 4 }, () => connect(port, '127.0.0.1').on('error', () => {}));
+    await systemClock.sleep(50);
+    const limits = { ...TRANSPORT_LIMITS, connectMs: 60_000 };
+    const transport = httpTransport({ clock: systemClock, limits });
+    const url = new URL(`http://far.example:${port}`);
+    const { body } = await transport({ method: 'GET', url, headers: {} }, never);
+    expect((await collect(body)).toString()).toBe('far away');
+    for (const socket of waiting) socket.destroy();
+  } finally {
+    await worker.terminate();
+  }
 });
