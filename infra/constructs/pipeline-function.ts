@@ -140,13 +140,10 @@ export class PipelineFunction extends Construct {
     const resource = { service: 'lambda', resource: 'function', resourceName: functionName };
     const functionArn = Stack.of(this).formatArn({ ...resource, arnFormat: ArnFormat.COLON_RESOURCE_NAME });
     const conditions = { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } };
-    const policy = new Policy(this, 'Network', {
-      roles: [this.role],
-      statements: [
-        new PolicyStatement({ effect: Effect.DENY, actions, resources, conditions }),
-        new PolicyStatement({ actions, resources }),
-      ],
-    });
+    const denied = new PolicyStatement({ effect: Effect.DENY, actions, resources, conditions });
+    const policy = new Policy(this, 'Network', { statements: [denied, new PolicyStatement({ actions, resources })] });
+    // By the role: if others make it, CDK leaves the policy out.
+    this.role.attachInlinePolicy(policy);
     acknowledgeWildcards(
       policy,
       resources,

@@ -11,7 +11,7 @@ import {
 import type { Template } from 'aws-cdk-lib/assertions';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
-import { ManagedPolicy, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { ManagedPolicy, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { CfnLogGroup, RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Bucket, CfnBucket } from 'aws-cdk-lib/aws-s3';
@@ -386,6 +386,20 @@ it('lets Lambda remove network interfaces while a deployment leaves the VPC, and
   expect(outside?.policies.map(({ id }) => id)).not.toEqual(expect.arrayContaining(ids));
   const groups = inside ? resources(inside.template, 'AWS::EC2::SecurityGroup') : [];
   expect(only(groups).DependsOn).toEqual(expect.arrayContaining(ids));
+});
+
+it('makes no role and no policy of IAM in an app whose roles others make', () => {
+  const queueArn = 'arn:aws:sqs:eu-central-1:222222222222:orders';
+  const { template } = synthesise((app) => {
+    const stack = new Stack(app, 'test', { env: { account: '111111111111', region: 'eu-central-1' } });
+    const paths = ['CreateFlow', 'CollectOutputs', 'CollectOutputs/Schedules', 'Notifications/Target1'];
+    const named = paths.map((path, index) => [`test/Pipeline/${path}/Role`, `made-${index}`]);
+    Role.customizeRoles(stack, { usePrecreatedRoles: Object.fromEntries(named) });
+    new FlowPipeline(stack, 'Pipeline', { ...PROPS, vpc: new Vpc(stack, 'Vpc'), notify: [{ queueArn }] });
+    return stack;
+  });
+  const made = ['Role', 'Policy'].flatMap((type) => resources(template, `AWS::IAM::${type}`));
+  expect(made.filter(({ id }) => id.startsWith('Pipeline'))).toEqual([]);
 });
 
 describe('a queue that is told of events', () => {
