@@ -76,17 +76,24 @@ const TAGS_MAX = 49;
 /** The tag that everything has, with the name of the pipeline. */
 export const PIPELINE_TAG = 'flowdrop:pipeline';
 const TAG_KEY = /^(?![aA][wW][sS]:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/u;
-/** An alarm and a schedule group refuse a tag without a value, and everything gets the same tags. */
-const TAG_VALUE = /^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,256}$/u;
+/**
+ * An alarm and a schedule group refuse a tag without a value, and IAM refuses a value that looks like one of AWS.
+ * Everything gets the same tags.
+ */
+const TAG_VALUE = /^(?![aA][wW][sS]:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,256}$/u;
 const TAG_CHARACTERS = 'letters, digits, spaces and _.:/=+-@';
 
 const tagsSchema = z
-  .record(z.string().check(z.regex(TAG_KEY)), matching(`1 to 256 ${TAG_CHARACTERS}`, TAG_VALUE), {
-    error: ({ code }) =>
-      code === 'invalid_key'
-        ? `expected a name of at most 128 ${TAG_CHARACTERS} that does not start with "aws:"`
-        : 'expected an object',
-  })
+  .record(
+    z.string().check(z.regex(TAG_KEY)),
+    matching(`1 to 256 ${TAG_CHARACTERS} that do not start with "aws:"`, TAG_VALUE),
+    {
+      error: ({ code }) =>
+        code === 'invalid_key'
+          ? `expected a name of at most 128 ${TAG_CHARACTERS} that does not start with "aws:"`
+          : 'expected an object',
+    },
+  )
   .check(
     z.meta({ maxProperties: TAGS_MAX }), // For the JSON schema.
     compareMembers((tags, _, refuse) => {

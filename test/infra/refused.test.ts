@@ -49,7 +49,7 @@ const DEPLOYMENTS: readonly object[] = [
   { notify: Array.from({ length: 21 }, (_, i) => ({ url: `https://hooks.example.com/${i}` })) },
   { logRetentionDays: 2 },
   { inbox: 'a' },
-  { tags: { 'AWS:team': 'models' } },
+  { tags: { 'AWS:team': 'models', team: 'aws:models' } },
   { tags: { team: 'm'.repeat(257) } },
   { tags: { reviewed: '' } },
   { tags: { Owner: 'models', owner: 'models', 'Flowdrop:Pipeline': 'mine' } },
