@@ -94,6 +94,18 @@ describe.each([
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(2);
   });
 
+  it('is sent if the entry of the upload has expired', async () => {
+    await start({ versioning, settings: { ledgerRetentionDays: 30 } });
+    await world.send('a', 'x');
+    await world.settle();
+    laterBy(31 * 24 * HOUR);
+    for (const key of await world.keys(LEDGER, 'uploads/'))
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: key }));
+    await copy(form, 'a', 'x');
+    await world.deliverAll();
+    expect(world.service.flows).toHaveLength(2);
+  });
+
   it('is skipped while the upload is under way, or waits', async () => {
     await start({ versioning });
     await world.collect({ hold: { action: 'pause' } });
