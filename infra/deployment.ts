@@ -21,6 +21,7 @@ import {
   MAX_CONCURRENCY,
   type Range,
   RESULTS_RETENTION_DAYS,
+  RUNBOOK_URL_MAX,
   VERSION_RETENTION_DAYS,
 } from './ranges.ts';
 
@@ -39,6 +40,7 @@ const bucketName = matching(
 const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/);
 
 const account = matching('the 12 digits of an account', /^\d{12}$/);
+const RUNBOOK_URL = new RegExp(`^(?!.{${RUNBOOK_URL_MAX + 1}})https?://\\S+$`);
 const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
 
 const SECRET_ARN = 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf';
@@ -210,7 +212,7 @@ const deploymentSchema = strictObject({
   ticketTopicArn: z.optional(topicArn),
   alarmEmail: z.optional(matching('an email address', /^[^@\s]+@[^@\s]+$/)),
   monitoring: z.optional(z.enum(['full', 'alarms', 'none'], { error: 'expected "full", "alarms" or "none"' })),
-  runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
+  runbookUrl: z.optional(matching(`a URL of at most ${RUNBOOK_URL_MAX} characters`, RUNBOOK_URL)),
   tags: z.optional(tagsSchema),
 }).check(
   compareMembers((deployment, isSound, refuse) => {

@@ -30,6 +30,7 @@ import {
   MAX_CONCURRENCY_DEFAULT,
   type Range,
   RESULTS_RETENTION_DAYS,
+  RUNBOOK_URL_MAX,
   VERSION_RETENTION_DAYS,
 } from './ranges.ts';
 
@@ -328,7 +329,7 @@ function asWritten(value: object, scope: Construct): Separated {
 }
 
 function checkDeployment(
-  { proxy, notify = [], alarms = {}, encryptionHeader }: FlowPipelineProps,
+  { proxy, notify = [], alarms = {}, encryptionHeader, runbookUrl = '' }: FlowPipelineProps,
   scope: Construct,
   values: readonly (readonly [name: string, value: number, range: Range])[],
 ): void {
@@ -347,7 +348,11 @@ function checkDeployment(
   const ofAlarms = Object.keys(alarms)
     .filter((name) => !(ALARM_NAMES as readonly string[]).includes(name))
     .map((name) => `${where}.alarms: expected the names of alarms, ${ALARM_NAMES.join(', ')}, got "${name}"`);
-  const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofHeader, ...ofAlarms];
+  const ofRunbook =
+    runbookUrl.length > RUNBOOK_URL_MAX
+      ? [`${where}.runbookUrl: expected at most ${RUNBOOK_URL_MAX} characters, got ${runbookUrl.length}`]
+      : [];
+  const issues = [...ofRanges, ...ofProxy, ...ofNotify, ...ofHeader, ...ofAlarms, ...ofRunbook];
   if (issues.length > 0) throw new ConfigurationError(issues);
 }
 

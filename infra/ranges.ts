@@ -21,6 +21,9 @@ export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
 
 export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
 
+/** CloudWatch takes 1,024 characters as the description of an alarm, which has about 500 beside the address. */
+export const RUNBOOK_URL_MAX = 500;
+
 /** Days after which assets expire. Ten years at most. */
 export const RESULTS_RETENTION_DAYS: Range = { min: 1, max: 3_650 };
 

@@ -68,7 +68,7 @@ export class CreateFlow extends PipelineFunction {
     new EventInvokeConfig(this, 'Canaries', { function: this.function, retryAttempts: 0, maxEventAge: EVENT_AGE_MIN });
     const schedules = new Schedules(this, 'Canary', { function: this.function, what: 'the canary' });
     schedules.add('Hourly', {
-      description: `Puts the canary ${canaryKey} again`,
+      description: 'Puts the canary again',
       rate: 'rate(1 hour)',
       event: { canary: true },
     });

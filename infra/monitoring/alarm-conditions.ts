@@ -359,13 +359,12 @@ function tickCondition(metrics: AlarmMetrics, monitored: Monitored): Condition {
 
 /** The canary is put once in each period, and comes to its receipt a few minutes later. */
 function canaryConditions(metrics: AlarmMetrics, monitored: Monitored): readonly Condition[] {
-  const { canaryKey } = monitored;
-  if (canaryKey === '') return [];
+  if (monitored.canaryKey === '') return [];
   return [
     {
       name: 'canary-missing',
       severity: 'page',
-      meaning: `For two hours, no file ${canaryKey} has come to its receipt.`,
+      meaning: 'For two hours, no canary has come to its receipt.',
       action: 'Find out with flowdrop status whether it waits, failed, or was not put.',
       ...whileSilent(metrics.sum('CanariesSucceeded', CANARY_PERIOD), monitored),
     },

@@ -18,6 +18,9 @@ import { PipelineMetrics } from './metrics.ts';
 const COLUMNS = 24;
 const PERIOD = Duration.minutes(5);
 
+/** @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html */
+const WIDGET_ALARMS_MAX = 100;
+
 export interface PipelineDashboardProps {
   readonly pipeline: string;
   readonly alarms: readonly IAlarm[];
@@ -39,7 +42,7 @@ export class PipelineDashboard extends Construct {
       defaultInterval: Duration.days(1),
     });
     dashboard.addWidgets(
-      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...props.alarms], width: COLUMNS / 2 }),
+      ...isItWorking(props.alarms),
       graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort'))(COLUMNS / 4),
       graph('Looks into the queue', looksInto(props.queue))(COLUMNS / 4),
     );
@@ -49,6 +52,12 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(...whatIsHeld(metrics));
   }
 }
+
+/** There may be none, if the app leaves all out, and a few more than one widget can show. */
+const isItWorking = (alarms: readonly IAlarm[]): readonly AlarmStatusWidget[] =>
+  [alarms.slice(0, WIDGET_ALARMS_MAX), alarms.slice(WIDGET_ALARMS_MAX)]
+    .filter((part) => part.length > 0)
+    .map((part) => new AlarmStatusWidget({ title: 'Is it working?', alarms: part, width: COLUMNS / 2 }));
 
 function howMuch(metrics: PipelineMetrics): readonly GraphWidget[] {
   return row(

@@ -49,6 +49,7 @@ const DEPLOYMENTS: readonly object[] = [
   { notify: Array.from({ length: 21 }, (_, i) => ({ url: `https://hooks.example.com/${i}` })) },
   { logRetentionDays: 2 },
   { inbox: 'a' },
+  { runbookUrl: `https://wiki.example.com/${'r'.repeat(476)}` },
   { tags: { 'AWS:team': 'models', team: 'aws:models' } },
   { tags: { team: 'm'.repeat(257) } },
   { tags: { reviewed: '' } },

@@ -2,8 +2,11 @@ import { readFileSync } from 'node:fs';
 import { Duration, Stack } from 'aws-cdk-lib';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { expect, it } from 'vitest';
+import { NOTIFY_MAX } from '../../../functions/publish/completion-event.ts';
 import { ALARM_NAMES } from '../../../functions/settings/alarm-names.ts';
 import { FlowPipeline } from '../../../infra/flow-pipeline.ts';
+import type { FlowPipelineProps } from '../../../infra/flow-pipeline-props.ts';
+import { COLLECTORS } from '../../../infra/ranges.ts';
 import { PROPS, synthesise } from '../synthesis.ts';
 import { only, resources } from '../template.ts';
 
@@ -43,4 +46,43 @@ it('each alarm can be left out or changed by its name, and be used by it', () =>
 it('the names of alarms are the headings of their entries in the runbook', () => {
   const runbook = readFileSync(new URL('../../../docs/runbook.md', import.meta.url), 'utf8');
   expect(ALARM_NAMES.filter((name) => !runbook.includes(`\n## ${name}\n`))).toEqual([]);
+});
+
+const LONG = `https://wiki.example.com/${'r'.repeat(475)}`;
+
+it.each<readonly [string, Partial<FlowPipelineProps>]>([
+  [
+    'as many alarms as a pipeline can have, and the longest addresses',
+    {
+      collectors: COLLECTORS.max,
+      notify: Array.from({ length: NOTIFY_MAX }, (_, index) => ({ url: `https://hooks.example.com/${index}` })),
+      settings: { canaryKey: 'c'.repeat(512), budget: { per: 'day', flows: 500 } },
+      runbookUrl: LONG,
+      alarms: Object.fromEntries(ALARM_NAMES.map((name) => [name, { evaluationPeriods: 5, datapointsToAlarm: 5 }])),
+    },
+  ],
+  ['no alarms', { alarms: Object.fromEntries(ALARM_NAMES.map((name) => [name, false])) }],
+])('CloudWatch takes %s', (_, props) => {
+  const { template } = synthesise((app) => {
+    const stack = new Stack(app, 'test');
+    new FlowPipeline(stack, 'Pipeline', { ...PROPS, ...props });
+    return stack;
+  });
+  const alarms = resources(template, 'AWS::CloudWatch::Alarm');
+  for (const { AlarmDescription } of alarms) expect(AlarmDescription.length).toBeLessThanOrEqual(1024);
+  for (const { Description } of resources(template, 'AWS::Scheduler::Schedule'))
+    expect(Description.length).toBeLessThanOrEqual(512);
+  const { DashboardBody } = only(resources(template, 'AWS::CloudWatch::Dashboard'));
+  const body = JSON.stringify(DashboardBody).replaceAll('\\', '');
+  // Each has from 1 to 100 of them.
+  const widgets = body.split('"type":"').filter((each) => each.startsWith('alarm"'));
+  const shown = widgets.map((each) => each.match(/Fn::GetAtt":\["\w*Alarms/g)?.length ?? 0);
+  expect(shown.filter((count) => count === 0 || count > 100)).toEqual([]);
+  expect(shown.reduce((sum, count) => sum + count, 0)).toBe(alarms.length);
+});
+
+it('an address of the runbook that no description has room for is refused', () => {
+  expect(() => new FlowPipeline(new Stack(), 'Pipeline', { ...PROPS, runbookUrl: `${LONG}r` })).toThrow(
+    'Pipeline.runbookUrl: expected at most 500 characters',
+  );
 });
