@@ -70,6 +70,9 @@ const OF_REGION = [
 /** Props whose resources may have a key. The functions use it. */
 const WITH_KEY = ['inboxBucket', 'resultsBucket', 'ledgerBucket', 'tokenSecret'] as const;
 
+/** Props whose resources may have a key. The alarms use it. */
+const WITH_KEY_OF_ALARMS = ['alarmTopic', 'ticketTopic'] as const;
+
 /**
  * Checks that existing resources are in the region of the stack, as far as it is known at synth. S3 sends the events of a
  * bucket to the bus of the bucket's own region. The services refuse requests about what is in another region.
@@ -88,13 +91,18 @@ export function checkRegions(scope: Construct, props: Pick<FlowPipelineProps, (t
 }
 
 /**
- * Checks that keys are no aliases. A policy of IAM cannot name a key by its alias, and CloudWatch Logs takes none.
+ * Checks that keys are no aliases. A policy of IAM cannot name a key by its alias, and CloudWatch Logs takes none. The key
+ * of a topic may be named by an alias, unless it is AWS's own, whose policy does not let alarms use it.
  * @throws {ConfigurationError} one is.
  * @see https://docs.aws.amazon.com/kms/latest/developerguide/alias-authorization.html
+ * @see https://repost.aws/knowledge-center/cloudwatch-configure-alarm-sns
  */
 export function checkKeys(
   scope: Construct,
-  { encryptionKey, ...props }: Pick<FlowPipelineProps, 'encryptionKey' | (typeof WITH_KEY)[number]>,
+  {
+    encryptionKey,
+    ...props
+  }: Pick<FlowPipelineProps, 'encryptionKey' | (typeof WITH_KEY | typeof WITH_KEY_OF_ALARMS)[number]>,
 ): void {
   const keys = WITH_KEY.map((name) => [`${name}.encryptionKey`, props[name]?.encryptionKey] as const);
   const issues = [['encryptionKey', encryptionKey] as const, ...keys].flatMap(([name, key]) =>
@@ -102,7 +110,14 @@ export function checkKeys(
       ? [`${scope.node.path}.${name}: expected the key itself, got an alias. Key.fromLookup finds the key of an alias`]
       : [],
   );
-  if (issues.length > 0) throw new ConfigurationError(issues);
+  const ofAlarms = WITH_KEY_OF_ALARMS.filter((name) => {
+    const key = props[name]?.masterKey;
+    return key !== undefined && 'aliasName' in key && String(key.aliasName).startsWith('alias/aws/');
+  }).map(
+    (name) =>
+      `${scope.node.path}.${name}.masterKey: expected a key of yours, got AWS's own. Its policy does not let alarms use it, so they reach no one`,
+  );
+  if (issues.length + ofAlarms.length > 0) throw new ConfigurationError([...issues, ...ofAlarms]);
 }
 
 /**

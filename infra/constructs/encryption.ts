@@ -22,9 +22,18 @@ const LOGGING = ['kms:Encrypt*', 'kms:Decrypt*', 'kms:ReEncrypt*', 'kms:Generate
 
 /** Allows an AWS service to send to queues and topics that the key encrypts, on behalf of this account only. */
 export function allowSending(scope: IConstruct, key: IKey | undefined, service: string): void {
-  const conditions = { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } };
-  allowService(scope, key, { service, actions: SENDING, conditions });
+  allowService(scope, key, sending(scope, service));
 }
+
+/** The statement of {@link allowSending}, for a key that is not known. */
+export const statementOfSending = (scope: IConstruct, service: string): string =>
+  printed(scope, statementOf(sending(scope, service)));
+
+const sending = (scope: IConstruct, service: string): ServiceUse => ({
+  service,
+  actions: SENDING,
+  conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
+});
 
 /** Allows CloudWatch to encrypt the log groups whose names start with `prefix`. */
 export function allowLogging(scope: IConstruct, key: IKey | undefined, prefix: string): void {
@@ -35,13 +44,15 @@ export function allowLogging(scope: IConstruct, key: IKey | undefined, prefix: s
 }
 
 /** Adds a statement to the key's policy. If the key is imported, a warning at synth asks for the statement instead. */
-function allowService(scope: IConstruct, key: IKey | undefined, { service, actions, conditions }: ServiceUse): void {
+function allowService(scope: IConstruct, key: IKey | undefined, use: ServiceUse): void {
   if (key === undefined) return;
-  const principals = [new ServicePrincipal(service)];
-  const statement = new PolicyStatement({ principals, actions, resources: ['*'], conditions });
+  const statement = statementOf(use);
   if (key.addToResourcePolicy(statement, true).statementAdded) return;
   Annotations.of(scope).addWarningV2(
-    `flowdrop:key-policy-${service.split('.')[0]}`,
+    `flowdrop:key-policy-${use.service.split('.')[0]}`,
     `This app cannot change the policy of the encryption key. Add this statement to it: ${printed(scope, statement)}`,
   );
 }
+
+const statementOf = ({ service, actions, conditions }: ServiceUse): PolicyStatement =>
+  new PolicyStatement({ principals: [new ServicePrincipal(service)], actions, resources: ['*'], conditions });

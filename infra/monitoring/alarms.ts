@@ -5,7 +5,7 @@ import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { CfnTopicPolicy, type ITopic, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
 import type { AlarmName } from '../../functions/settings/alarm-names.ts';
-import { allowSending } from '../constructs/encryption.ts';
+import { allowSending, statementOfSending } from '../constructs/encryption.ts';
 import { printed } from '../constructs/permissions.ts';
 import { isSameInApp } from '../same-in-app.ts';
 import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
@@ -92,6 +92,12 @@ export class Alarms extends Construct {
  */
 function allowAlarms(scope: Construct, topic: ITopic): void {
   allowSending(scope, topic.masterKey, CLOUDWATCH);
+  if (topic.masterKey === undefined && !(topic instanceof Topic)) {
+    Annotations.of(scope).addWarningV2(
+      `flowdrop:topic-key-${topic.node.addr}`,
+      `If a key of KMS encrypts the topic ${topic.topicName}, alarms reach no one until the policy of the key has this statement: ${statementOfSending(scope, CLOUDWATCH)}. AWS's own key (alias/aws/sns) cannot have it.`,
+    );
+  }
   const statement = new PolicyStatement({
     principals: [new ServicePrincipal(CLOUDWATCH)],
     actions: ['sns:Publish'],

@@ -164,6 +164,35 @@ describe('a policy of the topic for alarms that this app cannot change', () => {
   });
 });
 
+describe('the key of a topic for alarms', () => {
+  const topicArn = 'arn:aws:sns:eu-central-1:123456789012:alarms';
+  const keyArn = 'arn:aws:kms:eu-central-1:123456789012:key/theirs';
+  const ABOUT_KEYS = '"Action":["kms:Decrypt","kms:GenerateDataKey*"]';
+
+  it.each<[string, (stack: Stack) => ITopic, readonly string[]]>([
+    [
+      'of the topic, if it is unknown whether there is one',
+      (stack) => Topic.fromTopicArn(stack, 'Topic', topicArn),
+      ['If a key of KMS encrypts the topic alarms'],
+    ],
+    [
+      'that the topic is known to have',
+      (stack) => Topic.fromTopicAttributes(stack, 'Topic', { topicArn, keyArn }),
+      ['This app cannot change the policy of the encryption key'],
+    ],
+    ['unless the topic is of this app', (stack) => new Topic(stack, 'Topic'), []],
+    ['unless both are', (stack) => new Topic(stack, 'Topic', { masterKey: new Key(stack, 'Key') }), []],
+  ])('is warned about at synth, %s', (_, topicOf, expected) => {
+    const { messages } = synthesise((app) => {
+      const stack = new Stack(app, 'test');
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, alarmTopic: topicOf(stack) });
+      return stack;
+    });
+    const warnings = messages.filter((message) => message.includes(ABOUT_KEYS));
+    expect(warnings).toEqual(expected.map((each) => expect.stringContaining(each)));
+  });
+});
+
 describe('the bytes of the environment', () => {
   const noteOf = (routes: (stack: Stack) => FlowPipelineProps['routes']) =>
     synthesise((app) => {

@@ -155,6 +155,11 @@ const PROPERTIES: Readonly<Record<string, (stack: Stack) => Partial<FlowPipeline
       tokenSecret: Secret.fromSecretAttributes(stack, 'Secret', { secretCompleteArn, encryptionKey }),
     };
   },
+  "topics for alarms with AWS's own key": (stack) => {
+    const masterKey = Alias.fromAliasName(stack, 'Alias', 'alias/aws/sns');
+    const [alarmTopic, ticketTopic] = ['Pages', 'Tickets'].map((id) => new Topic(stack, id, { masterKey }));
+    return { alarmTopic, ticketTopic };
+  },
   'a header for SSE-S3, with buckets that have keys': (stack) => ({
     encryptionHeader: 'AES256',
     encryptionKey: Key.fromKeyArn(stack, 'Key', keyArn),
