@@ -36,6 +36,10 @@ export function isPage(mediaType: string | undefined, text: string): boolean {
   return PAGE_TYPES.includes(essenceOf(mediaType ?? '')) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
+/** Tells whether an answer is a page. Some frameworks call every answer HTML, also JSON. */
+export const isPageAnswer = ({ response: { headers }, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean =>
+  isPage(headers['content-type'], text) && !/^\s*[{[]/.test(text);
+
 /** Characters of a page in which its words are looked for. */
 const PAGE_CHARS_MAX = 8_192;
 
@@ -67,10 +71,10 @@ export const refusedBy = (base: string): string =>
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
 
 /** Tells whether an answer cannot come from the service: a redirect, or an HTML page. */
-export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean {
-  const { status } = response;
-  if (isRedirect(response)) return true;
-  return status < 500 && !PLAIN_STATUSES.includes(status) && isPage(response.headers['content-type'], text);
+export function isForeign(facts: Pick<AnswerFacts, 'response' | 'text'>): boolean {
+  const { status } = facts.response;
+  if (isRedirect(facts.response)) return true;
+  return status < 500 && !PLAIN_STATUSES.includes(status) && isPageAnswer(facts);
 }
 
 /**
@@ -80,10 +84,9 @@ export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'te
  * proxy may have changed.
  */
 export function blameOf(facts: AnswerFacts): 'request' | 'address' | 'unclear' {
-  const { status, headers } = facts.response;
+  const { status } = facts.response;
   if (isRedirect(facts.response) || status === 405 || status === 501) return 'address';
-  if (status === 404)
-    return !isPage(headers['content-type'], facts.text) && namesTemplate(facts) ? 'request' : 'unclear';
+  if (status === 404) return namesTemplate(facts) ? 'request' : 'unclear';
   return isForeign(facts) ? 'unclear' : 'request';
 }
 

@@ -19,7 +19,7 @@ import {
   type Asked,
   blameOf,
   isForeign,
-  isPage,
+  isPageAnswer,
   misaddressed,
   refusedBy,
   wordsOfPage,
@@ -328,7 +328,7 @@ export class Requests {
       if (operation !== 'list' && operation !== 'templates') this.flowKnownAt ??= this.#clock.now();
       return parsed;
     } catch (error) {
-      this.#checkPage(answer, text, /^\s*[^\s{[]/);
+      this.#checkPage(answer, text, /\S/);
       this.#checkWords(answer, text);
       const unfit = 'the answer does not fit the description of the service';
       const message = error instanceof UnfitAnswerError ? error.message : unfit;
@@ -346,7 +346,7 @@ export class Requests {
 
   /** @throws {MisaddressedError} a success is a page. */
   #checkPage(answer: Answer, text: string, page: RegExp): void {
-    // Some frameworks call every answer HTML, also JSON or nothing.
+    // Some frameworks call an empty answer HTML too.
     if (isForeign({ response: answer.response, text }) && page.test(text))
       throw misaddressed(answer, { detail: text.trim(), isOwn: false }, this.#base);
   }
@@ -392,8 +392,8 @@ export class Requests {
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
-    const isOfPage = isPage(response.headers['content-type'], text) && !text.trimStart().startsWith('{');
-    return { response, text, ...this.#wordsOf(response, text), ...(isOfPage && { detail: wordsOfPage(text) }) };
+    const page = isPageAnswer({ response, text }) && { detail: wordsOfPage(text) };
+    return { response, text, ...this.#wordsOf(response, text), ...page };
   }
 
   #errorForStatus({ operation, response, isTokenRefused }: Answer, { detail }: ErrorWords): FlowServiceError {

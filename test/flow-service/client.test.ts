@@ -266,9 +266,10 @@ describe('an error response', () => {
   it.each<[status: number, type: string, body: string, nameElsewhere: string, name: string]>([
     [404, 'application/json', unknown, 'RejectedError', 'RejectedError'],
     [404, 'text/plain', 'no such template', 'MisaddressedError', 'RejectedError'],
-    [404, 'text/html', unknown, 'MisaddressedError', 'RejectedError'],
+    [404, 'text/html', unknown, 'RejectedError', 'RejectedError'],
     [403, 'text/html', '<html>', 'UnauthorisedError', 'ForbiddenError'],
     [400, 'text/html', '<html>', 'MisaddressedError', 'RejectedError'],
+    [400, 'text/html', '{"detail":"too small"}', 'RejectedError', 'RejectedError'],
     [413, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
     [422, 'text/html', '<html>', 'RejectedError', 'RejectedError'],
   ])('%i as %s: %s refuses a creation: %s if no listing is served either, otherwise %s', async (...row) => {
@@ -282,6 +283,15 @@ describe('an error response', () => {
       const error = (await failureOf(operations.create(clientOf(PUBLIC, { transport })))) as Error;
       expect(error.name === 'InDoubtError' ? error.cause : error).toMatchObject({ name: expected });
     }
+  });
+
+  it.each([
+    [400, 'RejectedError'],
+    [403, 'ForbiddenError'],
+  ])('%i in JSON that is called HTML is about the flow', async (status, name) => {
+    const refusal = { status, headers: { 'content-type': 'text/html; charset=UTF-8' }, body: '{"detail":"No"}' };
+    const { transport } = canned(refusal, { status: 200, body: '[]' });
+    expect(await failureOf(clientOf(PUBLIC, { transport }).get('f1', never))).toMatchObject({ name });
   });
 
   it.each([
