@@ -186,7 +186,7 @@ export class Pacer {
       firstRefusedAt ??= now;
       const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
       const isSpent = response.refusal === 'outOfCredit' && askedMs === undefined;
-      const againAt = pace.refused(subject, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
+      const againAt = pace.refused(request, number, askedMs, isSpent ? SPENT_WAIT_MS : undefined);
       const endsAt = Math.min(startBy, firstRefusedAt + patienceMs);
       // Nobody pays a bill within seconds. So the caller repeats the request, and decides when.
       if (isSpent || againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
@@ -343,7 +343,12 @@ class Pace {
    * backs off for 2 seconds, at the next refusals for 4, 8, 16, 32 and 60, and nothing else does.
    * @param longMaxMs longest backoff of the kind. Default: what this refusal asks for.
    */
-  refused(subject: string, number: number, retryAfterMs?: number, longMaxMs?: number): number | undefined {
+  refused(
+    { subject, rank }: Pick<Waiting, 'subject' | 'rank'>,
+    number: number,
+    retryAfterMs?: number,
+    longMaxMs?: number,
+  ): number | undefined {
     const now = this.#clock.now();
     const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, retryAfterMs ?? UNASKED_MS));
     const { count: before = 0, isContradicted = true } = this.#subjects.get(subject) ?? {};
@@ -352,9 +357,9 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // A creation is sent again here nevertheless. From the ledger, the upload would come back once a minute, and starve
-    // beside a busy collector.
-    if (isOwn) return this.#kind === 'creation' ? backoffUntil : undefined;
+    // Any other request is sent again here. From its caller it would come back once a minute, right after others of its
+    // flow, and starve: each time, these would have used up the limit.
+    if (isOwn) return rank === 2 ? undefined : backoffUntil;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {
       this.#lastOfBurst = this.#sent;
@@ -439,11 +444,11 @@ class Pace {
   /** Rejects requests that would wait too long. Their callers postpone them. */
   #rejectLate(now: number, opensAt: number): void {
     for (const waiting of this.#waiting) {
-      const { subject, startBy, wasRefused, isAsked } = waiting;
+      const { subject, startBy, wasRefused, isAsked, rank } = waiting;
       if (isAsked && this.#nextAt <= Math.max(now, startBy)) continue;
       const ownUntil = this.#ownBackoffUntil(subject);
       const backoffMs = Math.max(this.#heldUntil, ownUntil) - now;
-      const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM && this.#kind === 'other';
+      const isOwn = rank === 2 && ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM;
       const goesAt = Math.max(opensAt, ownUntil);
       if (!isOwn && backoffMs <= BACKOFF_PATIENCE_MS && (goesAt <= now || goesAt <= startBy)) continue;
       const message = 'The request was not sent: the service refuses too many requests at present';

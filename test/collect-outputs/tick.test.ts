@@ -110,6 +110,32 @@ describe('a service that allows few requests', () => {
     expect(world.count('FlowsSucceeded')).toBe(2);
   });
 
+  it.each([
+    ['at once', {}],
+    ['in 15 seconds', { 'retry-after': '15' }],
+  ])(
+    'has everything collected, although an asset comes right after requests that use up the limit, %s',
+    async (_, headers) => {
+      await begin();
+      await flowsOf(named(12));
+      world.clock.advance(20 * MINUTE);
+      let refillsAt = 0;
+      world.service.intercept = () => {
+        if (world.clock.now() < refillsAt) return { status: 429, headers };
+        refillsAt = world.clock.now() + 15 * SECOND;
+        return undefined;
+      };
+      const since = world.clock.now();
+      while ((await world.keys(LEDGER, 'running/')).length > 0) {
+        const startedAt = world.clock.now();
+        await world.tick();
+        world.clock.advance(Math.max(0, startedAt + MINUTE - world.clock.now()));
+        // 36 requests take nine minutes, and a flow that was refused is polled again minutes later.
+        expect(world.clock.now() - since).toBeLessThan(90 * MINUTE);
+      }
+    },
+  );
+
   it('is asked at the learnt pace, which the next tick finds beside the lease', async () => {
     await begin();
     await flowsOf(named(10));

@@ -249,6 +249,27 @@ describe('subjects that are always throttled', () => {
     expect((healthy?.at ?? Number.POSITIVE_INFINITY) - from).toBeLessThan(10);
   });
 
+  it.each([
+    [0, 200],
+    [1, 200],
+    [2, 429],
+  ] as const)(
+    'are asked again in place for a minute, but a poll is left to the next tick: rank %i',
+    async (rank, status) => {
+      const pacer = new Pacer(time);
+      let refusals = 0;
+      const send: Send = async (subject) => {
+        await time.sleep(ANSWER_MS);
+        if (!isPoisoned(subject) || refusals === 5) return response(200);
+        refusals += 1;
+        return response(429);
+      };
+      const one = { subject: 'poisoned', rank };
+      const outcomes = await time.during(() => once(pacer, [one, ...subjects(1_500)], send));
+      expect(outcomes.find(({ subject }) => subject === 'poisoned')).toMatchObject({ status });
+    },
+  );
+
   it('do not hide a real limit', async () => {
     const limit = limited({ everything: { requestsPerSecond: 10, burst: 10 } });
     const send: Send = (subject, kind) =>
