@@ -669,8 +669,12 @@ interface LinkFacts extends Pick<FailurePlaces, 'words'> {
 /** An address without a scheme, which is that of the answer (RFC 3986, section 4.2). */
 const SCHEMELESS = /^\/\/[\w-]+\.[\w.-]+[:/]\S/;
 
-/** A path on the host of the answer (RFC 3986, section 4.2). */
-const OWN_PATH = /^\/[^\s/]\S*$/;
+/**
+ * True for a path on the host of the answer (RFC 3986, section 4.2). One with the name of a person's file may have blanks,
+ * and tells by its extension that it is no other text.
+ */
+const isOwnPath = (text: string): boolean =>
+  /^\/[^\s/]/.test(text) && (!/\s/.test(text) || typeOfName(pathOf(text)) !== undefined);
 
 /** What only a file in base64 begins with, and enough of it to know the file by. */
 const BASE64_BEGINNING = /^[A-Za-z0-9+/_-]{100}/;
@@ -788,7 +792,7 @@ function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = 
     }
   } else if (isWanted || isLink(value) || isLost(value)) {
     // A JPEG in base64 begins with `/9j/`.
-    const isPath = isWanted && OWN_PATH.test(String(value)) && !isBase64File(String(value));
+    const isPath = isWanted && isOwnPath(String(value)) && !isBase64File(String(value));
     yield { pointer, value, isPath };
   }
 }
