@@ -56,7 +56,10 @@ describe('the results that an answer links', () => {
   });
 
   it('may be at a path of the service, if a pointer leads to the path itself', async () => {
-    const results = { result: { href: '/v1/jobs/7/result' }, files: ['/files/b.glb'] };
+    const results = {
+      result: { href: '/v1/jobs/7/result' },
+      files: ['/files/b.glb', '/files/my chair (1).png', '/ a.png is missing', '/now a text'],
+    };
     await using server = await scripted((request, response) =>
       request.url === '/v1/predictions/j1'
         ? json(request, response, results)
@@ -67,11 +70,16 @@ describe('the results that an answer links', () => {
     const outputs = { addresses: ['/result/href', '/files'], isWhole: true };
     const flows = clientOf(new URL('/v1', server.url), { service: { ...REPLICATE, outputs } });
     const fetched = [];
-    for (const { assetId } of await flows.outputs('j1', never)) {
+    for (const { assetId, status } of await flows.outputs('j1', never)) {
+      if (status === 'failed') continue;
       const { chunks } = await flows.asset('j1', assetId, never);
       fetched.push(Buffer.concat(await Array.fromAsync(chunks)).toString());
     }
-    expect(fetched).toEqual(['/v1/jobs/7/result Bearer obviously-fake/token-1', '/files/b.glb undefined']);
+    expect(fetched).toEqual([
+      '/v1/jobs/7/result Bearer obviously-fake/token-1',
+      '/files/b.glb undefined',
+      '/files/my%20chair%20(1).png undefined',
+    ]);
   });
 
   it('are at no path of the service if a pointer leads to a file in base64', () => {
