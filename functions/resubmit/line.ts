@@ -44,8 +44,8 @@ export const lineState = (time: z.ZodMiniNumber) =>
     sent: byName(z.object({ at: time, ids: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))) })),
     /** When those left that last went through. */
     throughAt: time,
-    /** Routes that are refused while others go through. */
-    refused: z.readonly(z.array(z.string())),
+    /** How many may leave at a time of each route that is refused while others go through. */
+    refused: byName(z.int().check(z.gte(1))),
     /** How many more than flows have ended may leave next, unless one comes back. */
     extra: z.int().check(z.gte(1)),
     turns: turnState,

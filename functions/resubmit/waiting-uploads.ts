@@ -65,8 +65,9 @@ interface WaitingOptions {
  * allows more by now: twice as many each time, until one comes back. None of these leaves while the last ones are still
  * in the queue: a new file would have to wait behind them.
  *
- * A route may be refused while others go through, because its template has a limit of its own. Then one upload of it
- * leaves at a time, and says nothing of the others, until one goes through.
+ * A route may be refused while others go through, because its template has a limit of its own. Then it has a number of
+ * its own, and says nothing of the others: one upload of it leaves at a time, then twice as many each time that they go
+ * through, until that is the number of the others.
  */
 export class WaitingUploads {
   readonly #ports: ResubmitPorts;
@@ -186,7 +187,7 @@ export class WaitingUploads {
 
   /** What is known of the line. */
   get #state(): LineState {
-    return this.#line ?? { sent: {}, throughAt: 0, refused: [], extra: 1, turns: BEGINNING };
+    return this.#line ?? { sent: {}, throughAt: 0, refused: {}, extra: 1, turns: BEGINNING };
   }
 
   /**
@@ -210,8 +211,8 @@ export class WaitingUploads {
     const held = await this.#options.room(signal);
     const room: Room = (route, of) => {
       const name = route && shortSegment(route);
-      if (name === undefined || !refused.includes(name)) return held(route, of);
-      return Math.min(held(route, of), Object.hasOwn(sent, name) ? 0 : 1);
+      if (name === undefined || !Object.hasOwn(refused, name)) return held(route, of);
+      return Math.min(held(route, of), Object.hasOwn(sent, name) ? 0 : (refused[name] as number));
     };
     const count = Math.min(Math.ceil(endedCount * this.#pollShare) + extra, room());
     const wanted = { count, now, ledger, routes: settings.routes, isOurs: this.#options.isOurs, room };
@@ -221,7 +222,8 @@ export class WaitingUploads {
     const leftNow = Object.fromEntries(left.map(([route, markers]) => [route, { at: now, ids: lastOf(markers) }]));
     const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
     const isKept = next.length === 0 || extra === 0 || this.#pollShare < 1;
-    this.#line = { ...line, turns, sent: { ...sent, ...leftNow }, extra: isKept ? this.#state.extra : grown };
+    // Those that are undecided are watched on. What becomes of one that has the place of an ended flow says less.
+    this.#line = { ...line, turns, sent: { ...leftNow, ...sent }, extra: isKept ? this.#state.extra : grown };
     return next;
   }
 
@@ -234,13 +236,21 @@ export class WaitingUploads {
     const looks = await pMap(Object.entries(line.sent), look, { concurrency: 1 });
     const having = (fate: Fate) => looks.filter((look) => look.fate === fate);
     const throughAt = Math.max(line.throughAt, ...having('through').map(({ sent }) => sent.at));
-    const alone = new Set(line.refused);
-    for (const { route, sent } of having('refused')) if (sent.at <= throughAt) alone.add(route);
-    for (const { route } of having('through')) alone.delete(route);
-    const has = (fate: Fate): boolean => having(fate).some(({ route }) => !alone.has(route));
-    const sent = Object.fromEntries(having('undecided').map(({ route, sent }) => [route, sent]));
-    const extra = has('refused') ? 1 : line.extra;
-    return { line: { ...line, sent, throughAt, refused: [...alone], extra }, isUndecided: has('undecided') };
+    const alone = new Map(Object.entries(line.refused));
+    for (const { route, sent } of having('refused')) if (alone.has(route) || sent.at <= throughAt) alone.set(route, 1);
+    for (const { route } of having('through')) {
+      const next = 2 * (alone.get(route) ?? line.extra);
+      if (next < line.extra) alone.set(route, next);
+      else alone.delete(route);
+    }
+    const ofOthers = (fate: Fate) => having(fate).filter(({ route }) => !alone.has(route));
+    const refused = ofOthers('refused');
+    const isUndecided = ofOthers('undecided').length > 0;
+    // While others are undecided, it is not known yet whether a route is refused alone.
+    const open = [...having('undecided'), ...(isUndecided ? refused : [])];
+    const sent = Object.fromEntries(open.map(({ route, sent }) => [route, sent]));
+    const extra = refused.length > 0 ? 1 : line.extra;
+    return { line: { ...line, sent, throughAt, refused: Object.fromEntries(alone), extra }, isUndecided };
   }
 
   /** What became of these uploads of a route. */

@@ -14,7 +14,7 @@ const STATE: CollectorState = {
   line: {
     sent: { echo: { at: NOW - 1_000, ids: ['ab'.repeat(20)] } },
     throughAt: NOW - 2_000,
-    refused: ['other'],
+    refused: { other: 2 },
     extra: 4,
     turns: {
       count: 3,

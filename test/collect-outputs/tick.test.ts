@@ -673,7 +673,7 @@ describe('the rounds of a tick that may leave them to messages', () => {
       async () => {
         const live = { segments: { echo: 'x'.repeat(60_000) } };
         const turns = { count: 0, live, late: { segments: {} } };
-        const line = { sent: {}, throughAt: 0, refused: [], extra: 1, turns };
+        const line = { sent: {}, throughAt: 0, refused: {}, extra: 1, turns };
         await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ heldUntil: 0, line }));
       },
     ],

@@ -213,9 +213,13 @@ describe('uploads in the line', () => {
     expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
   });
 
-  /** Rounds until the service has made a flow of each upload of route `b`. It refuses each one of `a`, after some time. */
-  async function roundsUntilDone(refusalRounds: number): Promise<number> {
+  /**
+   * Rounds until the service has made a flow of each upload of route `b`. It refuses each one of `a`. It does each after
+   * some time.
+   */
+  async function roundsUntilDone(refusalRounds: number, creationRounds: number): Promise<number> {
     let inQueue: { number: number; until: number }[] = [];
+    let inCreation: { number: number; until: number }[] = [];
     for (let rounds = 1; rounds < 100; rounds += 1) {
       const keys = await keysOfRound();
       const ofA = keys.filter((key) => key.endsWith('.a')).map(numberOf);
@@ -223,22 +227,31 @@ describe('uploads in the line', () => {
       const late = inQueue.filter(({ until }) => until <= rounds).map(({ number }) => number);
       inQueue = inQueue.filter(({ until }) => until > rounds);
       if (late.length > 0) await refused(late, 2 * MINUTE);
-      await decided(keys.filter((key) => key.endsWith('.b')).map(numberOf), (claim) =>
-        running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
+      const ofB = keys.filter((key) => key.endsWith('.b')).map(numberOf);
+      inCreation.push(...ofB.map((number) => ({ number, until: rounds + creationRounds })));
+      await decided(
+        inCreation.filter(({ until }) => until <= rounds).map(({ number }) => number),
+        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
       );
+      inCreation = inCreation.filter(({ until }) => until > rounds);
       const waiting = await world.entries();
       if (waiting.every(({ state, upload }) => state !== 'waiting' || upload.key.endsWith('.a'))) return rounds;
     }
     throw new Error('Uploads still wait after 100 rounds');
   }
 
-  it.each([0, 1])(
-    'do not crawl because another route is refused every time, after %i rounds',
-    async (refusalRounds) => {
+  it.each([
+    [0, 0],
+    [1, 0],
+    [0, 1],
+    [1, 1],
+  ])(
+    'do not crawl because another route is refused every time, after %i rounds, and they have their flows after %i',
+    async (refusalRounds, creationRounds) => {
       await throttled(20, { route: 'a' });
       await throttled(60, { route: 'b' }, 20);
       // Alone they need six: 1, 2, 4, 8, 16 and the rest.
-      expect(await roundsUntilDone(refusalRounds)).toBeLessThanOrEqual(20);
+      expect(await roundsUntilDone(refusalRounds, creationRounds)).toBeLessThanOrEqual(20);
     },
   );
 
@@ -263,6 +276,36 @@ describe('uploads in the line', () => {
     // Alone, one at a time. Then in twice the number each time.
     expect(Math.max(...sizes.slice(0, 6))).toBe(1);
     expect(sizes.slice(6).reduce((sum, size) => sum + size)).toBeGreaterThan(20);
+  });
+
+  it('of a route with a limit of its own leave it in small numbers, however many others leave', async () => {
+    await throttled(40, { route: 'a' });
+    await throttled(120, { route: 'b' }, 40);
+    const sizes: number[] = [];
+    for (let rounds = 0; rounds < 12; rounds += 1) {
+      const sent = await round();
+      const ofA = sent.filter((number) => number < 40);
+      sizes.push(ofA.length);
+      // From the seventh round on, one place is free in each.
+      const accepted = sent.filter((number) => number >= 40 || (rounds >= 6 && number === ofA[0]));
+      await decided(accepted, (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }));
+      await refused(
+        ofA.filter((number) => !accepted.includes(number)),
+        MINUTE / 2,
+      );
+    }
+    expect(sizes.slice(6)).toEqual([1, 2, 1, 2, 1, 2]);
+  });
+
+  it('are watched until they are decided, although one goes through that has the place of an ended flow', async () => {
+    await throttled(60);
+    for (let i = 0; i < 3; i += 1) await acceptedRound();
+    const eight = await round();
+    expect(eight).toHaveLength(8);
+    world.clock.advance(-MINUTE / 2);
+    expect(await acceptedRound(1)).toHaveLength(1);
+    await refused(eight, HOUR);
+    expect(await acceptedRound(1)).toHaveLength(1);
   });
 
   it('of a route that is refused every time do not hold back others while it has no room', async () => {
