@@ -478,7 +478,8 @@ class HttpFlowService implements FlowService {
     const { state } = this.service;
     const path = described ?? state.path;
     const request = this.#about(flowId, path === state.path ? state : { path }, template);
-    return { operation: `outputs at ${path}`, ...request, subject: flowSubject(flowId), uploadId };
+    // A subject of its own. With that of the polls, each answered poll would clear the refusals of the outputs.
+    return { operation: `outputs at ${path}`, ...request, subject: `outputs ${flowSubject(flowId)}`, uploadId };
   }
 
   /** A request about a flow. With a body, it is a `POST`. */

@@ -242,3 +242,21 @@ it.each([
     expect(await minutesUntil(() => hasReceipt(key), 60), key).toBeLessThan(20);
   }
 });
+
+it.each([
+  ['at once', {}],
+  ['in 15 seconds', { 'retry-after': '15' }],
+])(
+  'sound flows have their receipts although the service refuses the outputs of 40 others every time, %s',
+  async (_, headers) => {
+    await begin();
+    for (const key of named(40)) await world.send(key);
+    const refused = new Set(world.service.flows.map(({ id }) => id));
+    world.service.intercept = ({ url }, { operation }) =>
+      operation === 'listOutputs' && refused.has(flowOf(url) ?? '') ? { status: 429, headers } : undefined;
+    for (const key of ['good.bin', 'next.bin', 'third.bin']) {
+      await world.send(key);
+      expect(await minutesUntil(() => hasReceipt(key), 20), key).toBeLessThan(4);
+    }
+  },
+);
