@@ -174,6 +174,7 @@ export class FlowCollector {
     // everything. A flow that is still listed is not gone either. So all of this is checked, and the flow is asked for
     // once more.
     const isGone = async () =>
+      !this.#tick.confirmations.isForgetful(this.#ports.clock.now()) &&
       this.#ports.clock.now() - stored.entry.flow.createdAt >= LISTING_DELAY_MAX_MS &&
       (await this.#observer.isServiceThere(marker)) &&
       !(await this.#observer.isListed(marker)) &&

@@ -80,6 +80,8 @@ function stateSchema(now: number) {
     slow: orDropped(noted),
     /** By upload id: ends that one poll has seen, and a second poll must confirm. */
     unconfirmedEnds: orDropped(z.record(z.string(), unconfirmedEnd(time))),
+    /** When the service last showed a flow that it had not known before. */
+    shownAgainAt: orDropped(time),
     /** By upload id. */
     unclear: orDropped(z.record(z.string(), unclearPolls)),
     /** The pace that the service allowed. */

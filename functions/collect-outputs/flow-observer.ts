@@ -11,6 +11,7 @@ import {
   TooSlowError,
   UnavailableError,
 } from '../flow-service/errors.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import { needsTemplate } from '../flow-service/service-description.ts';
 import type { FlowRecord, FlowService, OfUpload, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
@@ -210,8 +211,13 @@ export class FlowObserver {
     }
   }
 
-  #noteSeen({ uploadId, flowId }: RunningMarker): void {
-    this.#tick.confirmations.forget(uploadId, GONE);
+  #noteSeen({ uploadId, flowId, ageFrom }: RunningMarker): void {
+    const { confirmations } = this.#tick;
+    const before = confirmations.of(uploadId);
+    // A replica may not know a young flow yet, and knows it soon.
+    if (before?.digest === GONE && before.at - ageFrom >= LISTING_DELAY_MAX_MS)
+      confirmations.shownAgainAt = this.#ports.clock.now();
+    confirmations.forget(uploadId, GONE);
     if (this.#seen.size < 2) this.#seen.add(flowId);
   }
 

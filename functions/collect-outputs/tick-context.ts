@@ -14,6 +14,12 @@ import type { FailureIsolation } from './failure-isolation.ts';
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
 const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
 
+/**
+ * How long no flow is taken for gone after the service has shown a flow that it had not known, in milliseconds. Some of its
+ * replicas know only the flows that they have made, so a flow may be unknown to several polls in a row.
+ */
+const FORGETFUL_MS = 24 * 60 * 60_000;
+
 /** Maximum number of first observations that are remembered. Beyond it, the end of a flow is confirmed later. */
 const OBSERVATIONS_MAX = 1_000;
 
@@ -75,11 +81,14 @@ export class UnclearFlows extends Remembered<UnclearPolls> {
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;
   readonly #pollIntervalMs: number;
+  /** When the service last showed a flow that it had not known before. */
+  shownAgainAt: number | undefined;
 
   constructor(lease: Lease, pollIntervalMs: number) {
     super(lease.state.unconfirmedEnds);
     this.#lease = lease;
     this.#pollIntervalMs = pollIntervalMs;
+    this.shownAgainAt = lease.state.shownAgainAt;
     for (const [uploadId, { digest }] of this.noted) if (!this.#isObserved(digest)) this.noted.delete(uploadId);
   }
 
@@ -97,6 +106,11 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     const hasRoom = first !== undefined || this.noted.size < OBSERVATIONS_MAX;
     if (hasRoom) this.noted.set(uploadId, { digest, at: now });
     return false;
+  }
+
+  /** True if the service has lately shown a flow that it had not known. Then no 404 proves that a flow is gone. */
+  isForgetful(now: number): boolean {
+    return this.shownAgainAt !== undefined && now - this.shownAgainAt < FORGETFUL_MS;
   }
 
   /** True if no other tick had the lease since this one took it. Another may have seen the flow in between. */

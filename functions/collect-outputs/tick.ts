@@ -182,6 +182,7 @@ class Tick {
       ended: ended.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
+      shownAgainAt: confirmations.shownAgainAt,
       unclear: unclear.remembered,
       pace: this.#ports.pacer.learnt,
       line: this.#waitingUploads.remembered,

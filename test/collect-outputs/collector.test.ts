@@ -10,6 +10,7 @@ const STATE: CollectorState = {
   unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026' },
   ended: { a: NOW - 2_000, b: NOW - 1_000 },
   unconfirmedEnds: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
+  shownAgainAt: NOW - 3_000,
   pace: { requestsPerSecond: 2.5, throttledAt: NOW - 1_000 },
   line: {
     sent: { echo: { at: NOW - 1_000, ids: ['ab'.repeat(20)] } },

@@ -75,6 +75,25 @@ describe('a flow that the service does not know at two polls in a row', () => {
     expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
   });
 
+  it('is not gone if another flow was unknown and shown again: the replicas of the service may each know their own', async () => {
+    await begin({ service: { flowMs: 40 * HOUR }, settings: { flowAgeMaxSeconds: 7 * 86_400 } });
+    const second = await twoFlows(6 * MINUTE);
+    second.isUnknown = true;
+    await tick();
+    second.isUnknown = false;
+    await tick();
+    second.isUnknown = true;
+    for (let hours = 0; hours < 23; hours += 1) {
+      for (let minutes = 0; minutes < 4; minutes += 1) await tick();
+      world.clock.advance(56 * MINUTE);
+    }
+    expect(await runningCount()).toBe(2);
+    // Nothing was shown again for a day, so 404 is believed again.
+    world.clock.advance(HOUR);
+    for (let polls = 0; polls < 60; polls += 1) await tick();
+    expect(await runningCount()).toBe(1);
+  });
+
   it('is not gone within two minutes, in which outputs may come late', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
     const second = await twoFlows();

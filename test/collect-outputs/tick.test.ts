@@ -385,6 +385,22 @@ describe('a flow that the service seems not to know', () => {
   it('is gone after two 404s in a row, if the service has answered for another flow, and is aborted', async () => {
     await begin({ service: { flowMs: 100 * DAY } });
     const [unknown = ''] = await flowsOf(['a']);
+    world.service.intercept = ({ method, url }, { operation }) => {
+      // A flow that is listed is not gone.
+      if (operation === 'listFlows') return answer({ flows: [] });
+      return method === 'GET' && url.includes(unknown) ? { status: 404 } : undefined;
+    };
+    for (let polls = 0; polls < 3; polls += 1) await world.tickAfter(20 * MINUTE);
+    expect(await receiptKeys()).toEqual([]);
+    await flowsOf(['b']);
+    for (let polls = 0; polls < 3; polls += 1) await world.tickAfter(20 * MINUTE);
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+    expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([true, false]);
+  });
+
+  it('and shows it in between, is believed only after a day', async () => {
+    await begin({ service: { flowMs: 100 * DAY } });
+    const [unknown = ''] = await flowsOf(['a']);
     const pollWith = async (...faults: readonly (Fault | undefined)[]) => {
       for (const fault of faults) {
         world.service.intercept = ({ method, url }, { operation }) => {
@@ -399,8 +415,9 @@ describe('a flow that the service seems not to know', () => {
     await pollWith(gone, gone, gone);
     await flowsOf(['b']);
     await pollWith(undefined, gone, undefined, gone, { status: 502 }, gone, undefined, gone);
+    await pollWith(...Array.from({ length: 70 }, () => gone));
     expect(await receiptKeys()).toEqual([]);
-    await pollWith(gone);
+    await pollWith(gone, gone, gone, gone);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
     expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([true, false]);
   });

@@ -277,7 +277,7 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: 'collect-outputs/flow-observer.ts',
       in: 'FlowObserver.#noteSeen',
-      replace: 'this.#tick.confirmations.forget(uploadId, GONE);',
+      replace: 'confirmations.forget(uploadId, GONE);',
       with: '',
     },
   ),

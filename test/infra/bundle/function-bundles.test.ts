@@ -13,7 +13,7 @@ import { sharedFolder } from '../../support/folder.ts';
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
   'create-flow': { raw: 600_000, gzipped: 204_500 },
-  'collect-outputs': { raw: 680_000, gzipped: 229_500 },
+  'collect-outputs': { raw: 680_500, gzipped: 229_750 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
