@@ -55,6 +55,9 @@ type Look =
  *   unknown                                 the setting `inDoubt` decides: send, or ask the operator. If the service
  *                                           accepted the POST, the operator is asked in any case, for a week at most
  *
+ * If the search gets no answer because the invocation's time ends, the two lines that send after "no answer" do not
+ * apply.
+ *
  * The key is good while the service honours it. Then the service makes no second flow.
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
