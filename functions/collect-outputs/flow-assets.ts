@@ -10,6 +10,7 @@ import {
   AssetTooLargeError,
   EmptyAssetError,
   FlowServiceError,
+  NotFoundError,
   NotReadyError,
   UnavailableError,
 } from '../flow-service/errors.ts';
@@ -248,7 +249,10 @@ export class FlowAssets {
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
-        const isOutage = outageOf(error) !== undefined;
+        // A replica that does not know the flow does not know its assets either.
+        const isUnknown =
+          error instanceof NotFoundError && this.#tick.confirmations.isForgetful(this.#ports.clock.now());
+        const isOutage = isUnknown || outageOf(error) !== undefined;
         if (isOutage) this.#outagesInARow += 1;
         else this.#tick.isolation.assetAnswered();
         const isUnready = UNREADY.some((each) => error instanceof each);

@@ -94,6 +94,24 @@ describe('a flow that the service does not know at two polls in a row', () => {
     expect(await runningCount()).toBe(1);
   });
 
+  it('has its assets, although its service did not know them at many polls, if it showed an unknown flow again', async () => {
+    await begin({ service: { flowMs: 30 * MINUTE } });
+    const second = await twoFlows(6 * MINUTE);
+    second.isUnknown = true;
+    await tick();
+    second.isUnknown = false;
+    await tick();
+    let areUnknown = true;
+    world.service.intercept = (_, { operation }) =>
+      areUnknown && operation === 'getAsset' ? { status: 404 } : undefined;
+    // A 404 for an asset ends a flow after five attempts, some minutes apart.
+    for (let polls = 0; polls < 120; polls += 1) await tick().catch(() => {});
+    expect(await runningCount()).toBe(2);
+    areUnknown = false;
+    for (let polls = 0; polls < 30; polls += 1) await tick();
+    expect(world.count('FlowsSucceeded')).toBe(2);
+  });
+
   it('is not gone within two minutes, in which outputs may come late', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
     const second = await twoFlows();
