@@ -65,7 +65,9 @@ async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): 
   const mustHave = (isCurrent || isPinned) && !isExcused;
   demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   // A copy may have none. But then no upload has given way to it: nothing would come of either.
-  if (own.length === 1 || !isCurrent || isExpired) return;
+  // What a damaged entry was about is unknown: the copy may be of that upload, which was sent.
+  const isOfDamaged = observed.damaged?.bucket === put.bucket && observed.damaged.key === put.key;
+  if (own.length === 1 || !isCurrent || isExpired || isOfDamaged) return;
   const ofUploads = entries.filter(({ upload }) => upload.bucket === put.bucket && upload.key === put.key);
   // Of two uploads of one second, one may have given way to the other. A multipart upload has the date of its beginning.
   const secondOf = (entry: Entry) =>
