@@ -40,7 +40,7 @@ import type { TickContext } from './tick-context.ts';
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly holds: HoldStore;
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
-  readonly sources: Pick<Sources, 'settle' | 'keep'>;
+  readonly sources: Pick<Sources, 'settle' | 'keep' | 'expire'>;
   readonly ledger: Ledger;
   readonly settings: Settings;
 }
@@ -325,8 +325,11 @@ export class FlowCollector {
     const plan = planOf(stored.entry, routes);
     // If the route had no later stage when the assets were stored, they have a tag by which they expire. The later
     // stage needs them.
-    const isAdded = plan !== undefined && plan.length > 0 && (stored.entry.plan ?? []).length === 0;
-    if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
+    const isPlanned = (entryPlan: TerminalEntry['plan']): boolean => entryPlan !== undefined && entryPlan.length > 0;
+    if (isPlanned(plan) && !isPlanned(stored.entry.plan)) await this.#ports.sources.keep(decided.assets ?? [], closing);
+    // The other way round: it had one when an earlier run stored them, and no chain lets them expire.
+    const hasNone = stored.entry.upload.stage === undefined && !isPlanned(plan);
+    if (hasNone) await this.#ports.sources.expire(stored.entry.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {

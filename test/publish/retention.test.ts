@@ -93,6 +93,22 @@ it('assets that a stage takes which was added while they were stored do not expi
   expect(await Promise.all(assets.map(tagsOf))).toEqual([[], []]);
 });
 
+it('assets expire too if the stage that would have taken them was removed while they were stored', async () => {
+  await begin([{ ...ECHO, parameters: { copies: 2 } }]);
+  await world.send('a');
+  // The flow was sent without the stage, which is there for its first asset only.
+  world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 } }, MIDDLE], resultsRetentionDays: 30 });
+  world.service.intercept = (_, { operation, n }) =>
+    operation === 'getAsset' && n === 2 ? { status: 503 } : undefined;
+  await world.deliverAndTick(1, 2 * MINUTE);
+  expect(await allTags()).toEqual({ echo: [] });
+  world.redeploy({ routes: [ECHO], resultsRetentionDays: 30 });
+  await world.settle();
+  expect((await world.entries()).map(({ state }) => state)).toEqual(['succeeded']);
+  const assets = (await world.keys(RESULTS)).filter((key) => !key.endsWith('.json'));
+  expect(await Promise.all(assets.map(tagsOf))).toEqual([EXPIRES, EXPIRES]);
+});
+
 it('a retry of what the chain has forgotten lets no input expire of another that is retried with it', async () => {
   await begin([ECHO, MIDDLE]);
   await world.send('a');
