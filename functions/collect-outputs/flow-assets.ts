@@ -249,13 +249,13 @@ export class FlowAssets {
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
+        const isOutage = outageOf(error) !== undefined;
+        if (isOutage) this.#outagesInARow += 1;
+        else this.#tick.isolation.assetAnswered();
         // A replica that does not know the flow does not know its assets either.
         const isUnknown =
           error instanceof NotFoundError && this.#tick.confirmations.isForgetful(this.#ports.clock.now());
-        const isOutage = isUnknown || outageOf(error) !== undefined;
-        if (isOutage) this.#outagesInARow += 1;
-        else this.#tick.isolation.assetAnswered();
-        const isUnready = UNREADY.some((each) => error instanceof each);
+        const isUnready = isUnknown || UNREADY.some((each) => error instanceof each);
         // A key that is taken is tried again too: the operator may move that object away before the last attempt.
         if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
         else if (isUnready && this.#unreadySince !== undefined) leave('unready', error);

@@ -105,7 +105,7 @@ describe('a flow that the service does not know at two polls in a row', () => {
     world.service.intercept = (_, { operation }) =>
       areUnknown && operation === 'getAsset' ? { status: 404 } : undefined;
     // A 404 for an asset ends a flow after five attempts, some minutes apart.
-    for (let polls = 0; polls < 120; polls += 1) await tick().catch(() => {});
+    for (let polls = 0; polls < 50; polls += 1) await tick().catch(() => {});
     expect(await runningCount()).toBe(2);
     areUnknown = false;
     for (let polls = 0; polls < 30; polls += 1) await tick();
