@@ -56,7 +56,10 @@ function newestOf(world: World, ends: readonly TerminalEntry[]): ReadonlySet<str
   const ids = new Set([expected, ...excepted].map((first) => first?.upload.id));
   const own = ends.filter(({ upload }) => ids.has(upload.stage?.first.id ?? upload.id));
   const byUpload = Map.groupBy(own, ({ upload }) => upload.stage?.first.id ?? upload.id);
-  return new Set([...byUpload.values()].flatMap((all) => all.toSorted(byTime).at(-1)?.flow?.id ?? []));
+  // Two collectors may end two uploads of a stage in the same millisecond.
+  const latestOf = (all: readonly TerminalEntry[]) =>
+    all.filter((one) => all.every((other) => byTime(one, other) >= 0));
+  return new Set([...byUpload.values()].flatMap(latestOf).flatMap(({ flow }) => flow?.id ?? []));
 }
 
 /** In a later stage, several uploads share the aliases. There it counts when their chain was made. */
