@@ -105,8 +105,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. It is doubled in an outage, and for storing the
-   * assets of an ended flow. Storing goes on beyond it while each tick stores an asset. `flowdrop collect` begins the
-   * age anew.
+   * assets of an ended flow. Storing goes on beyond twice the age while each tick stores an asset. `flowdrop collect`
+   * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
