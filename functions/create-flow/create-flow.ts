@@ -162,8 +162,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // An object that the sweep found without an entry may be a copy of the object before it. Without versions, so may
-    // an object that is newer than its event: the event was then about an earlier object with the same content.
+    // Two kinds of objects may be copies of the object before: one that the sweep found without an entry and, without
+    // versions, one that is newer than its event. That event was about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
@@ -347,8 +347,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // The upload is given up only after `keptByKey`, which begins the file that replaced it. An invocation that died may
-  // have left that undone.
+  // The upload is given up only after `keptByKey`: if an invocation died before it began the file that replaced this
+  // one, `keptByKey` begins that file.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -383,8 +383,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The present object has the content of an upload before ours, and our content was another. So the object is a new
-    // file, and not a change of metadata. This delivery begins it, because its own message was skipped.
+    // The present object repeats an upload before ours, whose content was another than ours. So the object is a new
+    // file, and not ours with other metadata. Its message was skipped like that of a copy, so this delivery begins it.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
@@ -394,9 +394,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
 
 /**
  * Begins the object that is at a key now, even if it looks like a copy of an earlier upload.
- * @param before the upload that was there before. It is unknown when `current` took its place, so `current` gets the
- * earliest possible time. With a later time, the receipt of `current` could replace that of a file that is put
- * meanwhile.
+ * @param before the upload that was there before. Nobody knows when `current` took its place, so `current` gets the
+ * earliest possible time. With a later time, its receipt could replace that of a still newer file.
  */
 async function beginAt(delivery: Delivery, current: Upload, before: Upload): Promise<void> {
   const { bucket, key, versionId, etag, lastModified } = current;
@@ -422,7 +421,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt, doubt } = claim.entry;
   const { id, bucket, key, stage } = upload;
-  // An earlier request may have made a flow. Its idempotency key makes no second one, and the flow is collected.
+  // An earlier request may have made a flow. If it is sent again with its key, the service names that flow, which is
+  // then collected.
   if (isKeyGood(delivery, claim.entry)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
@@ -439,9 +439,9 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   // An upload in doubt may have been sent, and then a copy of it is no new upload.
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
-    // If the current object looks like a copy of this file or of an earlier one, its message may have been skipped. So
-    // it is begun here, once more if an invocation that died had begun it. A copy of a file newer than ours is not
-    // begun.
+    // If the current object looks like a copy of this file or of an earlier one, its message may have been skipped.
+    // Then the object is begun here, even if an invocation that died has begun it already. A copy of a file newer than
+    // ours is not begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.

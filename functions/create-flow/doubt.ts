@@ -46,17 +46,19 @@ type Look =
  *
  *   found                                   adopt the flow
  *   no answer, and the operator asked       send
- *   something else answers, as to the POST  wait for the service, for three days at most
+ *   something else answers, and did before  wait for the service, for three days at most
  *   no answer, and the key is good          send again with the key. In an outage, the last attempt waits
- *   no answer, but one may come             wait, and search again: for a day in an outage, else for an hour
+ *   no answer, but one may come             wait, and search again: for a day in an outage, without end while the token
+ *                                           is refused, else for an hour
  *   not proved absent, and the key is good  send again with the key
  *   too early for a proof                   wait until five minutes after the answer. Send if the operator asked
  *   proved absent                           there is no flow: the upload may be sent, or fails if it was rejected
+ *   unknown, and the operator asked         send
  *   unknown                                 the setting `inDoubt` decides: send, or ask the operator. If the service
- *                                           accepted the POST, the operator is asked in any case, for a week at most
+ *                                           accepted the POST, ask the operator in any case, for a week at most
  *
- * If the search gets no answer because the invocation's time ends, the two lines that send after "no answer" do not
- * apply.
+ * The two lines that send after "no answer" apply only if the service did not answer. They do not apply if the
+ * invocation's time ended.
  *
  * The key is good while the service honours it. Then the service makes no second flow.
  *
