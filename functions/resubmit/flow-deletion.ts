@@ -21,7 +21,7 @@ import { firstOf } from '../uploads/upload.ts';
 /** Time of a round in which deletions begin, in milliseconds. Files that wait are sent by the same round. */
 const ROUND_MS = 10_000;
 
-/** Time after the turns of a round at which a deletion that had none is due again, in milliseconds. */
+/** Time from the end of a round's deletions until one that had no turn is due again, in milliseconds. */
 const NEXT_MS = 60_000;
 
 interface DeletionPorts {
@@ -36,9 +36,9 @@ interface DeletionPorts {
 /**
  * Deletes flows at the service, as `deleteFlow` of their routes asks. A waiting marker leads to each.
  *
- * No search for a lost flow may miss one because of this. A search is for the tag of one generation of an upload, and only
- * the flows of generations that have ended are deleted. It is written into the entry before it is done, so that nobody
- * collects the flow at the same time.
+ * A deletion must not hide a lost flow from a search. A search is for the tag of one generation of an upload, and only
+ * the flows of generations that have ended are deleted. The deletion is written into the entry before it is done, so
+ * that nobody collects the flow at the same time.
  */
 export class FlowDeletions {
   readonly #ports: DeletionPorts;
@@ -63,7 +63,7 @@ export class FlowDeletions {
     const dueAt = isTerminal(entry) ? deletionDueAt(entry, settings.routes) : undefined;
     const now = clock.now();
     if (dueAt === undefined || dueAt > now || !isTerminal(entry)) return dueAt;
-    // All markers of an upload lead to the same time, where they become one.
+    // All markers of an upload are put again at this same time, and so become one marker.
     const nextRoundAt = this.#startBy + NEXT_MS;
     if (now >= this.#startBy) return nextRoundAt;
     if (!(await this.#isOver(entry, signal))) return nextLook(entry, now);

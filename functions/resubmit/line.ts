@@ -42,9 +42,9 @@ export const lineState = (time: z.ZodMiniNumber) =>
   z.object({
     /** By route, the ids of the last ones that left, until it is known what became of them, and when they left. */
     sent: byName(z.object({ at: time, ids: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))) })),
-    /** When those left that last went through. */
+    /** When the last uploads that went through left the line. */
     throughAt: time,
-    /** How many may leave at a time of each route that is refused while others go through. */
+    /** By route, if it is refused while others go through: how many uploads may leave at a time. */
     refused: byName(z.int().check(z.gte(1))),
     /** How many more than flows have ended may leave next, unless one comes back. */
     extra: z.int().check(z.gte(1)),

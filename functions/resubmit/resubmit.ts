@@ -62,14 +62,17 @@ export interface ResubmitPorts {
  * Does what is due at a waiting marker, and moves the marker on. Returns the upload's entry if a message was sent.
  *
  *   the upload                             what is done              the marker comes back
- *   waits, or failed without a flow and
- *     nobody was told: due                 a message is sent         in an hour
- *     not due, or from another marker                                where the upload waits
+ *   is due                                 a message is sent         in an hour
+ *   waits or is claimed, and is not due                              at its time, or in the line
+ *   waits in the line, this marker does not                          in the line
  *   waits to be approved                                             within a day
  *   runs                                   its running marker is put
- *   is the first of a chain, and ended     stages are made anew      while some are left
- *   ended                                  its flow is deleted       until it is
- *   has an entry that cannot be read       that is told              in an hour
+ *   is the first of a chain, and succeeded stages are made anew      while some are left
+ *   ended                                  its flow is deleted       until it is deleted
+ *   has an entry that cannot be read       that is logged            in an hour
+ *
+ * An upload is due if its wait or its claim is over. It is also due if it failed without a flow, and its receipt may be
+ * missing.
  *
  * The marker comes back although a message was sent: if the message is lost, or its invocation dies, the marker leads
  * to the upload again. It is dropped once the entry no longer needs it.
@@ -91,13 +94,15 @@ export async function resubmit(
   }
   const entry = stored?.entry;
   if (entry?.state === 'waiting') {
-    // The invocation that had it wait may have died before the chain knew of a retry, or before it kept the inputs.
+    // The invocation that wrote the wait may have died before the chain knew of a retry, or before the inputs were
+    // kept.
     if (entry.generation > 1 && isInChain(entry, settings.routes)) await chainNotes.note(entry, signal);
     await sources.keep(entry.inputs ?? [], signal);
   }
   const now = clock.now();
   let next = entry && markerAfter(entry, marker, settings, now);
-  // An upload in the line is resubmitted only from its marker there. From another marker, we only put that one back.
+  // An upload in the line is resubmitted only from its marker in the line. At any other marker, that marker is put
+  // again.
   const isItsMarker = next?.turn === undefined || marker.turn !== undefined;
   const isSent = entry !== undefined && next !== undefined && next.notBefore <= now && isItsMarker;
   if (isSent) {

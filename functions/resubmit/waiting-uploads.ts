@@ -21,12 +21,12 @@ const DUE_MAX = 4_000;
 /** Maximum number of uploads that leave the line in a round beyond the number of flows that ended. */
 const EXTRA_MAX = 256;
 
-/** Uploads of each route whose entries tell what became of the last turns. They are its last ones in the queue. */
+/** Uploads of each route whose entries are read to see what became of the last turns. They are the last that left. */
 const WATCHED_MAX = 8;
 
 /**
- * How long the last turns may be undecided, in milliseconds: a minute in which the service refuses them in place, and
- * some time in the queue. After that they are taken to be large, or lost.
+ * How long the uploads of the last turns may be undecided, in milliseconds: some time in the queue, and a minute in
+ * which a refused request is repeated. After that, they are taken to be large or lost, and count as gone through.
  */
 const UNDECIDED_MAX_MS = 2 * 60_000;
 
@@ -60,14 +60,14 @@ interface WaitingOptions {
 /**
  * Resubmits the waiting uploads of a collector, round by round.
  *
- * An upload that waits for a time is due at that time. Uploads that the service throttled wait in the line. As many
- * leave it as flows have ended, since each ended flow frees a place. A few more leave it to find out whether the service
- * allows more by now: twice as many each time, until one comes back. None of these leaves while the last ones are still
- * in the queue: a new file would have to wait behind them.
+ * An upload that waits for a time is due at that time. Uploads that the service throttled, that a hold keeps, or that
+ * were submitted in bulk wait in the line. As many leave it as flows have ended, since each ended flow frees a place.
+ * Extra ones leave to find out whether the service allows more by now: twice as many each time, until one comes back.
+ * No extra one leaves while the last ones are still in the queue: a new file would have to wait behind them.
  *
- * A route may be refused while others go through, because its template has a limit of its own. Then it has a number of
- * its own, and says nothing of the others: one upload of it leaves at a time, then twice as many each time that they go
- * through, until that is the number of the others.
+ * A route may be refused while others go through, because its template has a limit of its own. Then it says nothing of
+ * the others, and has a maximum of its own: one upload of it leaves, then two, then four, while all of them go through.
+ * When this maximum reaches the extra number of the others, the route counts as one of them again.
  */
 export class WaitingUploads {
   readonly #ports: ResubmitPorts;
@@ -104,7 +104,7 @@ export class WaitingUploads {
     const failures = await this.#placeAnew(isLine, signal);
     if (isLine) due.push(...(await this.#nextInLine(endedCount - this.#endedBefore, signal)));
     this.#endedBefore = endedCount;
-    // Only now, because it may take longer to look through the line than deletions have.
+    // The time for deletions begins only now, because a look through the line may take longer than that.
     deletions?.beginRound();
     const sent: Entry[] = [];
     const resubmitOne = async (marker: WaitingMarker): Promise<void> => {
@@ -114,7 +114,7 @@ export class WaitingUploads {
     failures.push(...(await this.#each(due, resubmitOne, 'A waiting upload could not be resubmitted')));
     if (sent.length > 0) {
       telemetry.metrics.add('UploadsResubmitted', sent.length);
-      // What nobody has looked at is no backlog.
+      // Uploads that wait to be approved are no backlog.
       const awaited = sent.filter((entry) => entry.state !== 'waiting' || entry.reason !== 'review');
       const oldest = Math.min(clock.now(), ...awaited.map(({ arrivedAt }) => arrivedAt));
       telemetry.metrics.add('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
@@ -139,9 +139,9 @@ export class WaitingUploads {
   }
 
   /**
-   * After the routes were changed, gives uploads in the line the places that they have now, some pages of the line in each
-   * round. Otherwise one whose old route has no room would wait for that, although another route takes it. The line is
-   * looked through twice, and only then: what comes into it later has its place.
+   * Moves uploads in the line to their new places after the routes were changed, some pages of the line in each round.
+   * Otherwise an upload whose old route has no room would wait for room, although another route takes it now. The line
+   * is looked through twice for each change. Uploads that come into it later have the right place.
    */
   async #placeAnew(isAnyInLine: boolean, signal: AbortSignal): Promise<unknown[]> {
     const { ledger, clock, settings } = this.#ports;
@@ -222,7 +222,8 @@ export class WaitingUploads {
     const leftNow = Object.fromEntries(left.map(([route, markers]) => [route, { at: now, ids: lastOf(markers) }]));
     const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
     const isKept = next.length === 0 || extra === 0 || this.#pollShare < 1;
-    // Those that are undecided are watched on. What becomes of one that has the place of an ended flow says less.
+    // Undecided uploads of a route stay watched, instead of those that leave now. These only take the places of ended
+    // flows, so what becomes of them says less.
     this.#line = { ...line, turns, sent: { ...leftNow, ...sent }, extra: isKept ? this.#state.extra : grown };
     return next;
   }
@@ -257,7 +258,7 @@ export class WaitingUploads {
   async #fateOf({ at: sentAt, ids }: Sent, signal: AbortSignal): Promise<Fate> {
     const read = async (id: string) => (await this.#storedOf(id, signal))?.entry;
     const entries = await pMap(ids, read, { concurrency: CONCURRENCY });
-    // A hold that came back says nothing of the service.
+    // An upload that came back because of a hold says nothing about the service.
     const inLine = entries.flatMap((entry) =>
       entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],
     );
