@@ -327,7 +327,8 @@ export class FlowCollector {
     // stage needs them.
     const isPlanned = (entryPlan: TerminalEntry['plan']): boolean => entryPlan !== undefined && entryPlan.length > 0;
     if (isPlanned(plan) && !isPlanned(stored.entry.plan)) await this.#ports.sources.keep(decided.assets ?? [], closing);
-    // The other way round: it had one when an earlier run stored them, and no chain lets them expire.
+    // The other way round: the route had a later stage when an earlier run stored the assets, and has none now. So no
+    // chain will let them expire.
     const hasNone = stored.entry.upload.stage === undefined && !isPlanned(plan);
     if (hasNone) await this.#ports.sources.expire(stored.entry.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());

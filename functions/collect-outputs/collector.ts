@@ -242,7 +242,8 @@ export class Lease {
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
     if (this.#lost) return;
     const state = { ...this.#state, heldUntil: this.#clock.now() + this.#ms, ...change };
-    // It may have been our own write whose answer was lost: then the lease expires, and a later tick takes it.
+    // The state may have changed by a write of our own whose answer was lost. Then the lease expires, and a later tick
+    // takes it.
     if (await this.#document.put(state, signal)) this.#state = state;
     else this.#lost = true;
   }

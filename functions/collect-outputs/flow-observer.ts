@@ -154,8 +154,8 @@ export class FlowObserver {
 
   /**
    * Asks for the flow. If the service does not serve that request, or does not know the flow, the outputs decide: the
-   * service may forget the state of an ended flow, and keep the outputs. A redirect may lead to the outputs. If there
-   * are none, something other than the service has answered.
+   * service may forget the state of an ended flow, and keep the outputs. A redirect may lead to the outputs of an ended
+   * flow. If the flow has no outputs, something other than the service has redirected.
    */
   async #observe(
     marker: RunningMarker,

@@ -10,8 +10,8 @@ import type { StoringQueue } from './storing-queue.ts';
 import type { TickContext } from './tick-context.ts';
 
 /**
- * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. The next round polls the
- * slow flows that are left before the other slow ones.
+ * Time within which a round begins polls of slow flows, in milliseconds. A poll may end later. In the next round, the
+ * slow flows that were left come before the other slow ones.
  */
 const SLOW_POLLS_MS = 15_000;
 
