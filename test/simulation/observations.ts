@@ -124,6 +124,8 @@ export class Observations {
   sentDespiteRefusal = 0;
   /** When each flow was last polled. */
   readonly polledAt = new Map<string, number>();
+  /** When the listing of flows last answered a tick. It takes the place of polls of running flows. */
+  listedAt = 0;
   /** Longest time from the last byte of a creation to the end of its answer, in milliseconds. */
   creationAnswerMsMax = 0;
   readonly ticks: TickRecord[] = [];

@@ -59,6 +59,7 @@ export class ServiceWatch {
       observed.incidents.push({ kind, path: '', fault: '422', keys: this.#lambda.keys });
     }
     if (kind !== 'flow.create') observed.leftAloneUntil = Math.max(observed.leftAloneUntil, retryAt);
+    if (kind === 'flows.list' && status === 200 && this.#lambda.function === 'collect') observed.listedAt = now;
     if (isPoll(kind)) observed.noteAnswer(flowId, { kind, status, at: now, by: this.#lambda.invocationName });
   }
 

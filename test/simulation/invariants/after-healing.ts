@@ -27,7 +27,7 @@ const SPENT_WAIT_MS = 5 * 60_000;
  * the lease, they need not poll at all.
  */
 export async function checkFirstTicks(world: World): Promise<void> {
-  const { timeline, inspector, scenario, observed, invocations } = world;
+  const { timeline, inspector, scenario, observed, invocations, service } = world;
   const { ticks } = observed;
   const markers = await inspector.list(LEDGER, 'running/');
   const now = timeline.now();
@@ -54,8 +54,10 @@ export async function checkFirstTicks(world: World): Promise<void> {
     const answer = observed.answers.get(decodeURIComponent(flowId))?.at(-1);
     if (answer?.status === 402 && now < answer.at + SPENT_WAIT_MS + 2 * scenario.skewMs) continue;
     const polledAt = observed.polledAt.get(decodeURIComponent(flowId)) ?? 0;
+    const flow = service.flows.find(({ id }) => id === decodeURIComponent(flowId));
+    const isListed = observed.listedAt >= now && flow !== undefined && flow.finishedAt === undefined;
     // A flow whose poll was slow has polls outside of the rounds.
-    const isPolled = polledAt >= now || now - polledAt <= gapMs;
+    const isPolled = isListed || polledAt >= now || now - polledAt <= gapMs;
     demand(isPolled, 'a flow that was due was not polled', key, { now, last, gapMs });
   }
 }
