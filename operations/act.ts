@@ -71,6 +71,7 @@ export async function plan(
   const uploads = new Map<string, UploadView>();
   const stages = new Map<string, PlannedStage>();
   const left: Left[] = [];
+  let isAnyQueued: boolean | undefined;
   for (const word of selection.words) {
     if (word === '') {
       left.push({ key: word, why: 'it is empty, and all keys begin so' });
@@ -83,10 +84,8 @@ export async function plan(
       left.push({ key: word, why });
     }
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
-    const isAnyQueued =
-      found.kind === 'prefix' &&
-      asked.action === 'cancel' &&
-      Object.values(await deployment.queueDepth(signal)).some((count) => count > 0);
+    if (found.kind === 'prefix' && asked.action === 'cancel')
+      isAnyQueued ??= Object.values(await deployment.queueDepth(signal)).some((count) => count > 0);
     const chosen = await pMap(named, (upload) => chosenBy(upload, asked, deployment, signal), {
       concurrency: READS_MAX,
     });
@@ -110,7 +109,11 @@ export async function plan(
 function mayGoOn(
   { key, entry, issue }: FoundUpload,
   { action }: Asked,
-  { settings, areRoutesKnown, isAnyQueued }: Pick<Deployment, 'settings' | 'areRoutesKnown'> & { isAnyQueued: boolean },
+  {
+    settings,
+    areRoutesKnown,
+    isAnyQueued,
+  }: Pick<Deployment, 'settings' | 'areRoutesKnown'> & { isAnyQueued: boolean | undefined },
 ): boolean {
   if (issue?.kind === 'unreadable') return true;
   if (action !== 'cancel') return false;
