@@ -325,11 +325,12 @@ export class FlowCollector {
     const plan = planOf(stored.entry, routes);
     // If the route had no later stage when the assets were stored, they have a tag by which they expire. The later
     // stage needs them.
-    const isPlanned = (entryPlan: TerminalEntry['plan']): boolean => entryPlan !== undefined && entryPlan.length > 0;
-    if (isPlanned(plan) && !isPlanned(stored.entry.plan)) await this.#ports.sources.keep(decided.assets ?? [], closing);
+    const isPlanned = (plan ?? []).length > 0;
+    const isAdded = isPlanned && (stored.entry.plan ?? []).length === 0;
+    if (isAdded) await this.#ports.sources.keep(decided.assets ?? [], closing);
     // The other way round: the route had a later stage when an earlier run stored the assets, and has none now. So no
     // chain will let them expire.
-    const hasNone = stored.entry.upload.stage === undefined && !isPlanned(plan);
+    const hasNone = stored.entry.upload.stage === undefined && !isPlanned;
     if (hasNone) await this.#ports.sources.expire(stored.entry.assets ?? [], closing);
     const terminal = ended(stored.entry, { ...decided, next, plan }, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);

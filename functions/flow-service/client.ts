@@ -33,7 +33,7 @@ import { Listing, type ListingPage, missingOf } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
 import { leadsBelow } from './foreign-answer.ts';
 import { PAGE_BYTES_MAX } from './json-answer.ts';
-import { flowSubject, type Rank } from './pacer.ts';
+import { flowSubject, outputsSubject, type Rank } from './pacer.ts';
 import { filled, flowBody, jsonBody } from './request-body.ts';
 import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
@@ -478,8 +478,7 @@ class HttpFlowService implements FlowService {
     const { state } = this.service;
     const path = described ?? state.path;
     const request = this.#about(flowId, path === state.path ? state : { path }, template);
-    // A subject of its own. With that of the polls, each answered poll would clear the refusals of the outputs.
-    return { operation: `outputs at ${path}`, ...request, subject: `outputs ${flowSubject(flowId)}`, uploadId };
+    return { operation: `outputs at ${path}`, ...request, subject: outputsSubject(flowId), uploadId };
   }
 
   /** A request about a flow. With a body, it is a `POST`. */

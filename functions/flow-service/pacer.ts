@@ -199,6 +199,12 @@ export class Pacer {
 /** The subject of a request about one flow. Encoded, so that an id with a slash cannot name another flow's asset. */
 export const flowSubject = (flowId: string): string => encodeURIComponent(flowId);
 
+/**
+ * The subject of a request for a flow's outputs. With one subject for both, each answered poll would clear the refusals
+ * of the outputs.
+ */
+export const outputsSubject = (flowId: string): string => `outputs ${flowSubject(flowId)}`;
+
 /** The subject of a request about one asset. */
 export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;

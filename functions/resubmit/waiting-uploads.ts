@@ -28,7 +28,7 @@ const WATCHED_MAX = 8;
  * How long the uploads of the last turns may be undecided, in milliseconds: some time in the queue, and a minute in
  * which a refused request is repeated. After that, they are taken to be large or lost, and count as gone through.
  */
-const UNDECIDED_MAX_MS = 2 * 60_000;
+const WATCHED_MAX_MS = 2 * 60_000;
 
 /** Markers on a page of the line that is looked through. */
 const PLACED_PAGE = 1_000;
@@ -264,7 +264,7 @@ export class WaitingUploads {
     );
     if (inLine.some(({ notBefore }) => notBefore > sentAt)) return 'refused';
     const isUndecided = inLine.length > 0 || entries.some((entry) => entry?.state === 'claimed');
-    return isUndecided && this.#ports.clock.now() < sentAt + UNDECIDED_MAX_MS ? 'undecided' : 'through';
+    return isUndecided && this.#ports.clock.now() < sentAt + WATCHED_MAX_MS ? 'undecided' : 'through';
   }
 
   /** Undefined also if it cannot be read: that is reported when its marker is due again. */
