@@ -8,7 +8,14 @@ import {
   Rule,
 } from 'aws-cdk-lib/aws-events';
 import { ApiDestination as ApiDestinationTarget } from 'aws-cdk-lib/aws-events-targets';
-import { AccountPrincipal, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import {
+  AccountPrincipal,
+  type Conditions,
+  type IPrincipal,
+  PolicyStatement,
+  Role,
+  ServicePrincipal,
+} from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
@@ -137,14 +144,13 @@ export class Notifications extends Construct {
   }
 }
 
+/** Allows a principal to send to a queue. */
+const sending = (queueArn: string, principal: IPrincipal, conditions?: Conditions): PolicyStatement =>
+  new PolicyStatement({ principals: [principal], actions: ['sqs:SendMessage'], resources: [queueArn], conditions });
+
 /** Allows a rule to send to a queue. */
 const sendingTo = (queueArn: string, ruleArn: string): PolicyStatement =>
-  new PolicyStatement({
-    principals: [new ServicePrincipal(EVENTS)],
-    actions: ['sqs:SendMessage'],
-    resources: [queueArn],
-    conditions: { ArnEquals: { 'aws:SourceArn': ruleArn } },
-  });
+  sending(queueArn, new ServicePrincipal(EVENTS), { ArnEquals: { 'aws:SourceArn': ruleArn } });
 
 /**
  * An API destination. CloudFormation reads the secret when it makes or changes the connection, and EventBridge keeps a
@@ -174,8 +180,11 @@ function queueTarget(scope: Construct, queueArn: string, { rule, ruleArn, deadLe
   const { account } = Stack.of(scope);
   const owner = queueArn.split(':')[4] ?? account;
   const role = differs(owner, account) ? senderTo(scope, queueArn, owner) : undefined;
+  // The policies of the own account say who in it may send.
   const [statement, user] =
-    role === undefined ? [sendingTo(queueArn, ruleArn), EVENTS] : [sentBy(account, queueArn), `the account ${account}`];
+    role === undefined
+      ? [sendingTo(queueArn, ruleArn), EVENTS]
+      : [sending(queueArn, new AccountPrincipal(account)), `the account ${account}`];
   Annotations.of(scope).addWarningV2(
     `flowdrop:queue-policy-${rule.node.addr}`,
     `This app cannot change the policy of the queue ${queueArn}. Add this statement to it: ${printed(scope, statement)}. ` +
@@ -204,14 +213,6 @@ function senderTo(scope: Construct, queueArn: string, owner: string): Role {
   });
   return role;
 }
-
-/** Lets an account send to a queue of another one. Its own policies say who may. */
-const sentBy = (account: string, queueArn: string): PolicyStatement =>
-  new PolicyStatement({
-    principals: [new AccountPrincipal(account)],
-    actions: ['sqs:SendMessage'],
-    resources: [queueArn],
-  });
 
 interface QueueTarget {
   readonly rule: Rule;

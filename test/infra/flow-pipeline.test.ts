@@ -431,7 +431,7 @@ it('makes no role and no policy of IAM in an app whose roles others make', () =>
   expect(made.filter(({ id }) => id.startsWith('Pipeline'))).toEqual([]);
 });
 
-describe('a queue that is told of events', () => {
+describe('a queue that gets events', () => {
   const queueOf = (owner: string) => `arn:aws:sqs:eu-central-1:${owner}:orders`;
   /** The target of the rule, the roles that send, and the warning. */
   function toldBy(env: Environment, queueArn: string) {
