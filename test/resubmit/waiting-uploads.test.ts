@@ -94,9 +94,13 @@ const numberOf = (key: string): number => Number(/\d+(?=\.)/.exec(key)?.[0]);
 /** The same, and the service makes a flow of each. */
 async function acceptedRound(endedCount?: number): Promise<number[]> {
   const sent = await round(endedCount);
-  await decided(sent, (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }));
+  await accepted(sent);
   return sent;
 }
+
+/** The service makes a flow of each. */
+const accepted = (sent: readonly number[]): Promise<void> =>
+  decided(sent, (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }));
 
 async function decided(sent: readonly number[], next: (claim: ClaimedEntry) => Entry): Promise<void> {
   const { ledger, clock } = world.ports;
@@ -204,10 +208,7 @@ describe('uploads in the line', () => {
     for (let i = 0; i < 10; i += 1) {
       const next = await round();
       if (next.includes(0)) await refused([0], 2 * MINUTE);
-      await decided(
-        next.filter((number) => number !== 0),
-        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
-      );
+      await accepted(next.filter((number) => number !== 0));
       sent.push(...next);
     }
     expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
@@ -229,10 +230,7 @@ describe('uploads in the line', () => {
       if (late.length > 0) await refused(late, 2 * MINUTE);
       const ofB = keys.filter((key) => key.endsWith('.b')).map(numberOf);
       inCreation.push(...ofB.map((number) => ({ number, until: rounds + creationRounds })));
-      await decided(
-        inCreation.filter(({ until }) => until <= rounds).map(({ number }) => number),
-        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
-      );
+      await accepted(inCreation.filter(({ until }) => until <= rounds).map(({ number }) => number));
       inCreation = inCreation.filter(({ until }) => until > rounds);
       const waiting = await world.entries();
       if (waiting.every(({ state, upload }) => state !== 'waiting' || upload.key.endsWith('.a'))) return rounds;
@@ -267,10 +265,7 @@ describe('uploads in the line', () => {
           sent.filter((number) => number < 40),
           MINUTE / 2,
         );
-      await decided(
-        sent.filter((number) => number >= 40 || !isRefused),
-        (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }),
-      );
+      await accepted(sent.filter((number) => number >= 40 || !isRefused));
       sizes.push(sent.filter((number) => number < 40).length);
     }
     // Alone, one at a time. Then in twice the number each time.
@@ -287,10 +282,10 @@ describe('uploads in the line', () => {
       const ofA = sent.filter((number) => number < 40);
       sizes.push(ofA.length);
       // From the seventh round on, one place is free in each.
-      const accepted = sent.filter((number) => number >= 40 || (rounds >= 6 && number === ofA[0]));
-      await decided(accepted, (claim) => running(claim, { id: claim.upload.id, createdAt: world.clock.now() }));
+      const taken = sent.filter((number) => number >= 40 || (rounds >= 6 && number === ofA[0]));
+      await accepted(taken);
       await refused(
-        ofA.filter((number) => !accepted.includes(number)),
+        ofA.filter((number) => !taken.includes(number)),
         MINUTE / 2,
       );
     }
