@@ -228,43 +228,14 @@ export class WaitingUploads {
     return next;
   }
 
-  /**
-   * Looks at what became of the uploads that left the line last. Returns what is known of the line by now, and whether
-   * some are undecided. What becomes of a route that is refused alone says nothing of the others.
-   */
+  /** Looks at the uploads that left the line last. Returns what is known of the line by now. */
   async #watch(line: LineState, signal: AbortSignal): Promise<{ line: LineState; isUndecided: boolean }> {
-    const look = async ([route, sent]: [string, Sent]) => ({ route, sent, fate: await this.#fateOf(sent, signal) });
-    const looks = await pMap(Object.entries(line.sent), look, { concurrency: 1 });
-    const having = (fate: Fate) => looks.filter((look) => look.fate === fate);
-    const throughAt = Math.max(line.throughAt, ...having('through').map(({ sent }) => sent.at));
-    const alone = new Map(Object.entries(line.refused));
-    for (const { route, sent } of having('refused')) if (alone.has(route) || sent.at <= throughAt) alone.set(route, 1);
-    for (const { route } of having('through')) {
-      const next = 2 * (alone.get(route) ?? line.extra);
-      if (next < line.extra) alone.set(route, next);
-      else alone.delete(route);
-    }
-    const ofOthers = (fate: Fate) => having(fate).filter(({ route }) => !alone.has(route));
-    const refused = ofOthers('refused');
-    const isUndecided = ofOthers('undecided').length > 0;
-    // While others are undecided, it is not known yet whether a route is refused alone.
-    const open = [...having('undecided'), ...(isUndecided ? refused : [])];
-    const sent = Object.fromEntries(open.map(({ route, sent }) => [route, sent]));
-    const extra = refused.length > 0 ? 1 : line.extra;
-    return { line: { ...line, sent, throughAt, refused: Object.fromEntries(alone), extra }, isUndecided };
-  }
-
-  /** What became of these uploads of a route. */
-  async #fateOf({ at: sentAt, ids }: Sent, signal: AbortSignal): Promise<Fate> {
-    const read = async (id: string) => (await this.#storedOf(id, signal))?.entry;
-    const entries = await pMap(ids, read, { concurrency: CONCURRENCY });
-    // An upload that came back because of a hold says nothing about the service.
-    const inLine = entries.flatMap((entry) =>
-      entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],
-    );
-    if (inLine.some(({ notBefore }) => notBefore > sentAt)) return 'refused';
-    const isUndecided = inLine.length > 0 || entries.some((entry) => entry?.state === 'claimed');
-    return isUndecided && this.#ports.clock.now() < sentAt + WATCHED_MAX_MS ? 'undecided' : 'through';
+    const read = async (id: string) => [id, (await this.#storedOf(id, signal))?.entry] as const;
+    const ids = Object.values(line.sent).flatMap((sent) => sent.ids);
+    const entries = new Map(await pMap(ids, read, { concurrency: CONCURRENCY }));
+    const now = this.#ports.clock.now();
+    const look = ([route, sent]: [string, Sent]): Look => ({ route, sent, fate: fateOf(sent, entries, now) });
+    return afterLook(line, Object.entries(line.sent).map(look));
   }
 
   /** Undefined also if it cannot be read: that is reported when its marker is due again. */
@@ -277,4 +248,55 @@ export class WaitingUploads {
 function choiceOf(routes: readonly Route[]): string {
   const choices = routes.map(({ template, parameters, additional, price, budget, ...choice }) => choice);
   return hash('sha256', JSON.stringify(choices));
+}
+
+/** What became of these uploads of a route. @param all their entries by id, undefined if one cannot be read. */
+function fateOf({ at: sentAt, ids }: Sent, all: ReadonlyMap<string, Entry | undefined>, now: number): Fate {
+  const entries = ids.map((id) => all.get(id));
+  // An upload that came back because of a hold says nothing about the service.
+  const inLine = entries.flatMap((entry) =>
+    entry?.state === 'waiting' && isInLine(entry) && !isHold(entry.reason) ? [entry] : [],
+  );
+  if (inLine.some(({ notBefore }) => notBefore > sentAt)) return 'refused';
+  const isUndecided = inLine.length > 0 || entries.some((entry) => entry?.state === 'claimed');
+  return isUndecided && now < sentAt + WATCHED_MAX_MS ? 'undecided' : 'through';
+}
+
+interface Look {
+  readonly route: string;
+  readonly sent: Sent;
+  readonly fate: Fate;
+}
+
+/**
+ * What is known of the line after a look at the uploads that left it last, and whether some of them are undecided. In
+ * this order:
+ *
+ * 1. A route that was refused is refused alone if others went through at the same time or later. Its maximum is 1.
+ * 2. Each time that the uploads of such a route go through, its maximum doubles. Once that is no lower than the extra
+ *    number of the others, the route is one of them again.
+ * 3. If another route is refused, the extra number is 1 again.
+ *
+ * If a and b left at 60 and the extra number is 8, with a refused and b through, then a has a maximum of 1 and the extra
+ * number stays 8. The next three times that a goes through, its maximum is 2, then 4, and then it has none.
+ */
+function afterLook(line: LineState, looks: readonly Look[]): { line: LineState; isUndecided: boolean } {
+  const having = (fate: Fate) => looks.filter((look) => look.fate === fate);
+  const throughAt = Math.max(line.throughAt, ...having('through').map(({ sent }) => sent.at));
+  const alone = new Map(Object.entries(line.refused));
+  for (const { route, sent } of having('refused')) if (alone.has(route) || sent.at <= throughAt) alone.set(route, 1);
+  for (const { route } of having('through')) {
+    const next = 2 * (alone.get(route) ?? line.extra);
+    if (next < line.extra) alone.set(route, next);
+    else alone.delete(route);
+  }
+  // What becomes of a route that is refused alone says nothing of the others.
+  const ofOthers = (fate: Fate) => having(fate).filter(({ route }) => !alone.has(route));
+  const refused = ofOthers('refused');
+  const isUndecided = ofOthers('undecided').length > 0;
+  // While others are undecided, it is not known yet whether a route is refused alone.
+  const open = [...having('undecided'), ...(isUndecided ? refused : [])];
+  const sent = Object.fromEntries(open.map(({ route, sent }) => [route, sent]));
+  const extra = refused.length > 0 ? 1 : line.extra;
+  return { line: { ...line, sent, throughAt, refused: Object.fromEntries(alone), extra }, isUndecided };
 }
