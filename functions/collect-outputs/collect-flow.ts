@@ -26,16 +26,9 @@ import type { Settings } from '../settings/environment.ts';
 import { TOLD_AFTER_POLLS } from './collector.ts';
 import { outageOf } from './failure-isolation.ts';
 import { type AssetPorts, type EndedFlow, FlowAssets, fittingOutputs, UNDECLARED } from './flow-assets.ts';
-import {
-  FlowObserver,
-  GONE,
-  LATE_OUTPUTS_MS,
-  type Observation,
-  type Undeclared,
-  undeclaredIn,
-} from './flow-observer.ts';
+import { FlowObserver, LATE_OUTPUTS_MS, type Observation, type Undeclared, undeclaredIn } from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
-import type { TickContext } from './tick-context.ts';
+import { GONE, type TickContext } from './tick-context.ts';
 
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly holds: HoldStore;

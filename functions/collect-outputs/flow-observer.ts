@@ -11,16 +11,12 @@ import {
   TooSlowError,
   UnavailableError,
 } from '../flow-service/errors.ts';
-import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import { needsTemplate } from '../flow-service/service-description.ts';
 import type { FlowRecord, FlowService, OfUpload, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { OUTPUTS, type TickContext } from './tick-context.ts';
-
-/** The failure code of a flow that the service no longer knows. */
-export const GONE = 'flow-gone';
 
 /** Pages of the listing of flows that are searched for a flow that seems to be gone. */
 const LISTED_PAGES_MAX = 10;
@@ -211,14 +207,9 @@ export class FlowObserver {
     }
   }
 
-  #noteSeen({ uploadId, flowId, ageFrom }: RunningMarker): void {
-    const { confirmations } = this.#tick;
-    const before = confirmations.of(uploadId);
-    // A replica may not know a young flow yet, and knows it soon.
-    if (before?.digest === GONE && before.at - ageFrom >= LISTING_DELAY_MAX_MS)
-      confirmations.shownAgainAt = this.#ports.clock.now();
-    confirmations.forget(uploadId, GONE);
-    if (this.#seen.size < 2) this.#seen.add(flowId);
+  #noteSeen(marker: RunningMarker): void {
+    this.#tick.confirmations.noteShown(marker, this.#ports.clock.now());
+    if (this.#seen.size < 2) this.#seen.add(marker.flowId);
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { AssetSlots } from './asset-slots.ts';
 import {
@@ -26,9 +27,12 @@ const OBSERVATIONS_MAX = 1_000;
 /** Maximum number of flows whose unclear polls are counted. The alarm does not need more. */
 const UNCLEAR_MAX = 1_000;
 
+/** The failure code of a flow that the service no longer knows. */
+export const GONE = 'flow-gone';
+
 /**
- * Prefix of the digest of complete outputs. For an end without outputs, as of a flow that is gone, the digest is the
- * code of the failure.
+ * Prefix of the digest of complete outputs. For an end without outputs, such as {@link GONE}, the digest is the code of
+ * the failure.
  */
 export const OUTPUTS = 'outputs ';
 
@@ -81,14 +85,13 @@ export class UnclearFlows extends Remembered<UnclearPolls> {
 export class EndConfirmations extends Remembered<UnconfirmedEnd> {
   readonly #lease: Lease;
   readonly #pollIntervalMs: number;
-  /** When the service last showed a flow that it had not known before. */
-  shownAgainAt: number | undefined;
+  #shownAgainAt: number | undefined;
 
   constructor(lease: Lease, pollIntervalMs: number) {
     super(lease.state.unconfirmedEnds);
     this.#lease = lease;
     this.#pollIntervalMs = pollIntervalMs;
-    this.shownAgainAt = lease.state.shownAgainAt;
+    this.#shownAgainAt = lease.state.shownAgainAt;
     for (const [uploadId, { digest }] of this.noted) if (!this.#isObserved(digest)) this.noted.delete(uploadId);
   }
 
@@ -108,9 +111,22 @@ export class EndConfirmations extends Remembered<UnconfirmedEnd> {
     return false;
   }
 
+  /** When the service last showed a flow that it had not known before. */
+  get shownAgainAt(): number | undefined {
+    return this.#shownAgainAt;
+  }
+
+  /** Notes that the service shows this flow, whatever it said before. */
+  noteShown({ uploadId, ageFrom }: RunningMarker, now: number): void {
+    const before = this.of(uploadId);
+    // A replica may not know a young flow yet, and knows it soon.
+    if (before?.digest === GONE && before.at - ageFrom >= LISTING_DELAY_MAX_MS) this.#shownAgainAt = now;
+    this.forget(uploadId, GONE);
+  }
+
   /** True if the service has lately shown a flow that it had not known. Then no 404 proves that a flow is gone. */
   isForgetful(now: number): boolean {
-    return this.shownAgainAt !== undefined && now - this.shownAgainAt < FORGETFUL_MS;
+    return this.#shownAgainAt !== undefined && now - this.#shownAgainAt < FORGETFUL_MS;
   }
 
   /** True if no other tick had the lease since this one took it. Another may have seen the flow in between. */

@@ -275,9 +275,9 @@ export const MUTATIONS: readonly Mutation[] = [
       with: '',
     },
     {
-      file: 'collect-outputs/flow-observer.ts',
-      in: 'FlowObserver.#noteSeen',
-      replace: 'confirmations.forget(uploadId, GONE);',
+      file: 'collect-outputs/tick-context.ts',
+      in: 'EndConfirmations.noteShown',
+      replace: 'this.forget(uploadId, GONE);',
       with: '',
     },
   ),
