@@ -162,31 +162,37 @@ class Exchange {
       this.#lambda.kill();
       return;
     }
-    // A service that has rejected file after file may be slow too.
-    const isSlow = fault === 'slow' || (world.holdWatch?.isOfFailingRoute(this.#post) === true && random.chance(0.5));
-    this.#lambda.after(isSlow ? random.int(5_000, 50_000) : random.int(1, 200), 'answer', () => {
-      if (this.#failure !== undefined) return;
-      this.#isAnswered = true;
-      if (this.#post !== undefined) this.#post.status = answer.status;
-      // An answer without ids looks like an error of the service, which says that there is no flow.
-      if (this.#tag !== undefined && answer.status < 300 && fault !== 'no ids') {
-        world.orderChecker.seesAccepted(this.#lambda.invocationName, this.#tag.upload, this.#tag.generation);
-      }
-      this.#timeLimit?.cancel();
-      if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
-      this.#watch.seesAnswer(call, answer);
-      resolve({
-        status: told.status,
-        headers: {
-          ...('content-length' in told.headers ? {} : { 'transfer-encoding': 'chunked' }),
-          ...told.headers,
-        },
-        sent: this.#sent,
-        address: ADDRESS,
-        body: this.#receive(told.body),
-        destroy: () => this.#fail('The answer was let go of'),
-      });
-    });
+    // A service that has rejected file after file may be slow too, and its answer may outlast the invocation.
+    const isRouteSlow =
+      fault !== 'slow' && world.holdWatch?.isOfFailingRoute(this.#post) === true && random.chance(0.5);
+    if (isRouteSlow) world.observed.addBlame(this.#lambda);
+    this.#lambda.after(
+      fault === 'slow' || isRouteSlow ? random.int(5_000, 50_000) : random.int(1, 200),
+      'answer',
+      () => {
+        if (this.#failure !== undefined) return;
+        this.#isAnswered = true;
+        if (this.#post !== undefined) this.#post.status = answer.status;
+        // An answer without ids looks like an error of the service, which says that there is no flow.
+        if (this.#tag !== undefined && answer.status < 300 && fault !== 'no ids') {
+          world.orderChecker.seesAccepted(this.#lambda.invocationName, this.#tag.upload, this.#tag.generation);
+        }
+        this.#timeLimit?.cancel();
+        if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
+        this.#watch.seesAnswer(call, answer);
+        resolve({
+          status: told.status,
+          headers: {
+            ...('content-length' in told.headers ? {} : { 'transfer-encoding': 'chunked' }),
+            ...told.headers,
+          },
+          sent: this.#sent,
+          address: ADDRESS,
+          body: this.#receive(told.body),
+          destroy: () => this.#fail('The answer was let go of'),
+        });
+      },
+    );
   }
 
   #connected(): void {
@@ -248,6 +254,8 @@ class Exchange {
       this.#failReading = reject;
     });
     failed.catch(() => {});
+    // A process that died never takes the rest. The service lets go of it when the connection is gone.
+    this.#gone.signal.addEventListener('abort', () => void chunks.return?.(undefined));
     try {
       for (;;) {
         if (this.#failure !== undefined) throw this.#failure;
