@@ -122,9 +122,9 @@ export async function readState(ports: LeasePorts, collector: number, signal: Ab
 /**
  * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
- * The lease keeps overlapping ticks from doing the same work. Their work is safe without it, so a tick that loses its
- * lease does not take it back. It stops writing the state, and begins no further round. An unbroken lease also proves
- * that no other tick polled in between.
+ * The lease prevents overlapping ticks from doing the same work. Their work is safe without it, so a tick that loses
+ * its lease does not take it back. It stops writing the state, and begins no further round. An unbroken lease also
+ * proves that no other tick polled in between.
  */
 export class Lease {
   readonly #document: Document<CollectorState>;

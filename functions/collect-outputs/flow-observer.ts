@@ -76,7 +76,7 @@ interface ObserverPorts {
 export class FlowObserver {
   readonly #ports: ObserverPorts;
   readonly #tick: TickContext;
-  /** At most two flows that the service has shown: enough to tell whether it has shown another than a given one. */
+  /** At most two flows that the service has shown: enough to tell whether it has shown others than one. */
   readonly #seen = new Set<string>();
 
   constructor(ports: ObserverPorts, tick: TickContext) {
@@ -235,7 +235,7 @@ export class FlowObserver {
     return this.#whenStill(marker, outputs);
   }
 
-  /** A flow without pending outputs, whose list of outputs may still grow. */
+  /** Tells whether a flow without pending outputs has finished. Its list of outputs may still grow. */
   #whenStill({ uploadId }: RunningMarker, outputs: readonly Output[]): Observation {
     const { confirmations } = this.#tick;
     const isStill = confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now(), LATE_OUTPUTS_MS);

@@ -121,7 +121,7 @@ export class FlowPolls {
     if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
-  /** Polls these flows. Remembers up to which one all were polled. Returns true if that is the last one. */
+  /** Polls these flows. Remembers up to which flow all were polled. Returns true if that is the last one. */
   async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await listedAsRunning(due, round.startedAt, this.#ports, this.#tick.invocation.work);
     const isDone: boolean[] = [];

@@ -16,7 +16,7 @@ import type { FailureIsolation } from './failure-isolation.ts';
 const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
 
 /**
- * How long no flow is taken for gone after the service has shown a flow that it had not known, in milliseconds. Some of its
+ * How long a 404 proves nothing after the service has shown a flow that it had not known, in milliseconds. Some of its
  * replicas know only the flows that they have made, so a flow may be unknown to several polls in a row.
  */
 const FORGETFUL_MS = 24 * 60 * 60_000;

@@ -166,8 +166,7 @@ class Tick {
   }
 
   /**
-   * True if the tick stopped early. A tick that used up its time did not, if the service answered: it did what it
-   * could.
+   * True if the tick stopped early. If the service answered, a tick that used up its time did not stop early.
    */
   get isCutShort(): boolean {
     const { halt, hasAnswered } = this.#context.isolation;

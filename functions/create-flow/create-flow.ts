@@ -117,8 +117,8 @@ async function receive(delivery: Delivery): Promise<Ending> {
 
 /**
  * Handles a file below the prefix of a jobs route. It is no upload by itself. Each job that may wait for it looks for
- * the inputs of the job. If that fails for one job, the other jobs still look, and the message of the file comes again.
- * A job with a damaged entry is left out, because another delivery would change nothing.
+ * its own inputs. If that fails for one job, the other jobs still look, and the message of the file comes again. A job
+ * with a damaged entry is left out, because another delivery would change nothing.
  */
 async function receiveInput(delivery: Delivery, event: UploadEvent, owner: JobsRoute): Promise<Ending> {
   const { settings } = delivery.ports;
@@ -162,8 +162,8 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // Two kinds of objects may be copies of the object before: one that the sweep found without an entry and, without
-    // versions, one that is newer than its event. That event was about an earlier object with the same content.
+    // An object may be a copy of the one before if the sweep found it without an entry. Without versions, also if it is
+    // newer than its event, which was about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
@@ -347,8 +347,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // The upload is given up only after `keptByKey`: if an invocation died before it began the file that replaced this
-  // one, `keptByKey` begins that file.
+  // The upload is given up only after `keptByKey`, which begins the file that replaced this one: an earlier invocation
+  // may have died before doing so.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -383,8 +383,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The present object repeats an upload before ours, whose content was another than ours. So the object is a new
-    // file, and not ours with other metadata. Its message was skipped like that of a copy, so this delivery begins it.
+    // The present object has the content of an upload before ours, not ours. So the object is a new file, and not ours
+    // with other metadata. Its message was skipped like that of a copy, so this delivery begins it.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }

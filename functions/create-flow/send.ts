@@ -185,7 +185,7 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 }
 
 /**
- * The ending if a doubt of this attempt is settled already. To settle it takes five minutes, so the process was frozen
+ * The ending if a doubt of this attempt is settled already. Settling takes five minutes, so the process was frozen
  * meanwhile. The upload waits before it is sent again, because its claim may be over.
  */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {

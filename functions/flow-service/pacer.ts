@@ -101,9 +101,9 @@ const RATE_MIN_UNANSWERED = 0.2;
 const ANSWERING_MS = 15_000;
 
 /**
- * Growth of the rate: in each second in which requests wait, and at most from one request to the next. Both are
- * factors, because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. Between the first refusal
- * and the second, it grows fast: the answers before the first may say little of the limit.
+ * Growth of the rate per second in which requests wait, and its maximum from one request to the next. Both are factors,
+ * because no fixed step fits both a limit of 20 a minute and one of 1,000 a second. Between the first refusal and the
+ * second, it grows fast: the answers before the first may say little of the limit.
  */
 const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
 const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };

@@ -310,7 +310,7 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;
 }
 
-/** Notes the share that was told, in percent, even if nothing was spent yet. */
+/** Notes the percentage whose event was sent, even if nothing was spent yet. */
 export function noteTold(draft: Holds, routeName: string | undefined, before: Spent, percent: number): void {
   const scope = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
   const now = allSpent(scope).find(({ period }) => period === before.period) ?? before;
