@@ -1,15 +1,8 @@
 import { counted, quoted } from '../functions/base/printable.ts';
-import {
-  createdReader,
-  flowReader,
-  isLink,
-  linkedOutputsReader,
-  listOf,
-  outputPageReader,
-  type Reader,
-} from '../functions/flow-service/answers.ts';
+import { createdReader, flowReader, outputPageReader, type Reader } from '../functions/flow-service/answers.ts';
 import { PAGE_BYTES_MAX, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
+import { isLink, linkedOutputsReader, listOf } from '../functions/flow-service/linked-outputs.ts';
 import { said } from '../functions/flow-service/pages.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {

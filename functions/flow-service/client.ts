@@ -5,9 +5,6 @@ import {
   flowPageReader,
   flowReader,
   idInHeader,
-  type LinkedOutput,
-  type LinkedResults,
-  linkedOutputsReader,
   outputPageReader,
   type Reader,
   shownFlowReader,
@@ -33,6 +30,7 @@ import { Listing, type ListingPage, missingOf } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS, ListingOrder } from './flow-search.ts';
 import { leadsBelow } from './foreign-answer.ts';
 import { PAGE_BYTES_MAX } from './json-answer.ts';
+import { type LinkedOutput, type LinkedResults, linkedOutputsReader } from './linked-outputs.ts';
 import { flowSubject, outputsSubject, type Rank } from './pacer.ts';
 import { filled, flowBody, jsonBody } from './request-body.ts';
 import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';

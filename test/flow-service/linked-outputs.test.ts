@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../functions/base/json.ts';
-import { type LinkedOutput, linkedOutputsReader } from '../../functions/flow-service/answers.ts';
 import { REPLICATE } from '../../functions/flow-service/job-services.ts';
+import { type LinkedOutput, linkedOutputsReader } from '../../functions/flow-service/linked-outputs.ts';
 import type { LinkedOutputs } from '../../functions/flow-service/service-description.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { clientOf, json, never, scripted } from './scripted.ts';
