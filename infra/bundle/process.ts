@@ -73,11 +73,18 @@ const nativeStreams: Plugin = {
 
 /**
  * Leaves out what the SDK does for nothing in a function. It looks for each option of each client in files that Lambda does
- * not have, and prepares a line of its log for each request although it has no log.
+ * not have, prepares a line of its log for each request although it has no log, and looks for a signer for several
+ * regions at a time, which is in a package that the functions do not have.
  */
 const leanRequests: Plugin = {
   name: 'lean requests',
   setup({ onLoad }) {
+    onLoad({ filter: /[\\/]signature-v4-multi-region[\\/].*[\\/]SignatureV4MultiRegion\.js$/ }, () => ({
+      contents: `import { SignatureV4SignWithCredentials } from './SignatureV4SignWithCredentials';
+        export class SignatureV4MultiRegion extends SignatureV4SignWithCredentials {
+          static sigv4aDependency() { return 'none'; }
+        }`,
+    }));
     onLoad({ filter: /[\\/]node-config-provider[\\/]configLoader\.js$/ }, () => ({
       contents: `import { memoize } from '../property-provider/memoize';
         export const loadConfig = ({ environmentVariableSelector, default: otherwise }, { signingName, logger } = {}) =>

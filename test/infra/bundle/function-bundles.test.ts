@@ -12,8 +12,8 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 600_000, gzipped: 204_500 },
-  'collect-outputs': { raw: 680_500, gzipped: 229_750 },
+  'create-flow': { raw: 597_500, gzipped: 203_750 },
+  'collect-outputs': { raw: 679_000, gzipped: 229_500 },
 };
 
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
@@ -46,6 +46,7 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
     ["the SDK's search for credentials", /credential-provider|nested-clients|token-providers/],
     ["the SDK's search for options in files", /shared-ini-file-loader/],
     ["the SDK's codec of event streams", /[\\/]event-streams[\\/]/],
+    ["the SDK's search for a signer for several regions", /signature-v4-crt-container/],
     ["zod's languages", /zod\/v4\/locales\/(?!en\.)/],
     [
       'infrastructure, operations, tests or the local run',
