@@ -87,7 +87,7 @@ export class FlowCollector {
     else if (seen.kind === 'finished' || seen.kind === 'ending') return this.#finished(stored, seen);
     else if (seen.kind === 'gone') await this.#endIfGone(marker, stored);
     else {
-      this.#reportShared('The service answered with the flow of another upload: nothing of it is collected', [marker]);
+      this.#reportShared(FOREIGN, [marker]);
       await this.#endIfConfirmed(stored, FOREIGN);
     }
     return undefined;
@@ -234,7 +234,7 @@ export class FlowCollector {
    */
   async endShared(markers: readonly RunningMarker[]): Promise<void> {
     const { ledger } = this.#ports;
-    this.#reportShared('The service gave this flow to another upload too: nothing of it is collected', markers);
+    this.#reportShared(SHARED, markers);
     const marked: Stored<RunningEntry>[] = [];
     for (const marker of markers) {
       const stored = await this.#entryOf(marker);
@@ -246,7 +246,7 @@ export class FlowCollector {
     for (const stored of marked) await this.#end(stored, { failure: SHARED });
   }
 
-  #reportShared(message: string, markers: readonly RunningMarker[]): void {
+  #reportShared({ message }: KnownFailure, markers: readonly RunningMarker[]): void {
     const { log, metrics } = this.#ports.telemetry;
     for (const { uploadId, flowId } of markers) {
       metrics.add('FlowsShared');
@@ -381,7 +381,7 @@ const endByWord = (late: string, word: string): KnownFailure => ({
 /** Two uploads were given one flow. */
 const SHARED: KnownFailure = {
   code: 'flow-shared',
-  message: 'The flow service gave the same flow to another upload as well. Nothing of it was collected.',
+  message: 'The flow service gave this flow to another upload too. Nothing of it was collected.',
 };
 
 const FOREIGN: KnownFailure = {
