@@ -6,6 +6,7 @@ import {
   flowReader,
   idInHeader,
   outputPageReader,
+  pathOf,
   type Reader,
   shownFlowReader,
   templatePageReader,
@@ -117,7 +118,7 @@ const LINKS_REMEMBERED_MAX = 1_000;
  * the numbers. A data URI has only its place.
  */
 const addressOf = ({ address = '', pointer }: LinkedOutput): string =>
-  /^https?:/i.test(address) ? `${pointer.replace(/\/\d+(?=\/|$)/g, '')} ${address.split(/[?#]/)[0]}` : pointer;
+  /^https?:/i.test(address) ? `${pointer.replace(/\/\d+(?=\/|$)/g, '')} ${pathOf(address)}` : pointer;
 
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;

@@ -281,22 +281,22 @@ interface Look {
  * number stays 8. The next three times that a goes through, its maximum is 2, then 4, and then it has none.
  */
 function afterLook(line: LineState, looks: readonly Look[]): { line: LineState; isUndecided: boolean } {
-  const having = (fate: Fate) => looks.filter((look) => look.fate === fate);
-  const throughAt = Math.max(line.throughAt, ...having('through').map(({ sent }) => sent.at));
+  const throughAt = Math.max(line.throughAt, ...looks.map(({ sent, fate }) => (fate === 'through' ? sent.at : 0)));
   const alone = new Map(Object.entries(line.refused));
-  for (const { route, sent } of having('refused')) if (alone.has(route) || sent.at <= throughAt) alone.set(route, 1);
-  for (const { route } of having('through')) {
-    const next = 2 * (alone.get(route) ?? line.extra);
-    if (next < line.extra) alone.set(route, next);
+  for (const { route, sent, fate } of looks) {
+    const max = alone.get(route);
+    if (fate === 'refused' && (max !== undefined || sent.at <= throughAt)) alone.set(route, 1);
+    if (fate !== 'through' || max === undefined) continue;
+    if (2 * max < line.extra) alone.set(route, 2 * max);
     else alone.delete(route);
   }
   // What becomes of a route that is refused alone says nothing of the others.
-  const ofOthers = (fate: Fate) => having(fate).filter(({ route }) => !alone.has(route));
-  const refused = ofOthers('refused');
-  const isUndecided = ofOthers('undecided').length > 0;
+  const isAny = (wanted: Fate) => looks.some(({ route, fate }) => fate === wanted && !alone.has(route));
+  const isUndecided = isAny('undecided');
   // While others are undecided, it is not known yet whether a route is refused alone.
-  const open = [...having('undecided'), ...(isUndecided ? refused : [])];
-  const sent = Object.fromEntries(open.map(({ route, sent }) => [route, sent]));
-  const extra = refused.length > 0 ? 1 : line.extra;
+  const isOpen = ({ route, fate }: Look) =>
+    fate === 'undecided' || (fate === 'refused' && isUndecided && !alone.has(route));
+  const sent = Object.fromEntries(looks.filter(isOpen).map(({ route, sent }) => [route, sent]));
+  const extra = isAny('refused') ? 1 : line.extra;
   return { line: { ...line, sent, throughAt, refused: Object.fromEntries(alone), extra }, isUndecided };
 }
