@@ -6,6 +6,7 @@ import {
   approved,
   begun,
   type ClaimedEntry,
+  chargedForDoubt,
   claimAgain,
   collectedAgain,
   collectedSoFar,
@@ -415,6 +416,16 @@ describe('a wait', () => {
   });
 });
 
+describe('a wait while the service is down', () => {
+  it('knows since when it is down, until it is not', () => {
+    const down = waiting(claim, { ...wait, isDown: true });
+    expect(down.downSince).toBe(claim.claimedAt);
+    const again = claimAgain(down, later);
+    expect(waiting(again, { ...wait, isDown: true }).downSince).toBe(claim.claimedAt);
+    expect(waiting(again, wait).downSince).toBe(undefined);
+  });
+});
+
 describe('what the last attempt came to', () => {
   it('is kept with its first and last time, and until when the service asks to wait', () => {
     const one = answered(claim, { message: 'No credit left', at: 1 });
@@ -515,6 +526,23 @@ describe('a doubt', () => {
     expect(withoutDoubt(counting({ ...claim, doubt }, counted(1)))).toEqual(claim);
   });
 
+  it('of an attempt that did not count counts once the upload is sent again, and is then backed off from', () => {
+    const waitMs = ({ attempts }: ClaimedEntry) => (attempts + 1) * 1_000;
+    const uncounted = { claimedAt: 10_000, sentBy: 20_000, isUncounted: true } as const;
+    const before: ClaimedEntry = { ...claim, attempts: 2, doubt: uncounted };
+    const charged = chargedForDoubt(before, waitMs);
+    expect(charged).toEqual({
+      ...claim,
+      attempts: 3,
+      doubt: { claimedAt: 10_000, sentBy: 20_000, nextAttemptAt: 23_000 },
+    });
+    // It counts once, and a later time that is asked for stays.
+    expect(chargedForDoubt(charged, waitMs)).toBe(charged);
+    const asked = { ...before, doubt: { ...uncounted, nextAttemptAt: 90_000 } };
+    expect(chargedForDoubt(asked, waitMs).doubt?.nextAttemptAt).toBe(90_000);
+    expect(chargedForDoubt(claim, waitMs)).toBe(claim);
+  });
+
   it('ends with an answer that names a flow', () => {
     const entry = running(counting({ ...claim, doubt }, counted(1)), flow);
     expect([entry.doubt, entry.countedFlows]).toEqual([undefined, undefined]);
@@ -555,6 +583,12 @@ describe('an end', () => {
       failure,
       assets: [asset],
     });
+  });
+
+  it('has the time of creation that a receipt of it has told before, and keeps the age in its marker', () => {
+    const entry = ended(running(claim, flow), { assets: [asset], flow: { createdAt: 15_000 } }, 30_000);
+    expect(entry.flow).toEqual({ ...flow, createdAt: 15_000, collectedAgainAt: flow.createdAt });
+    expect(ended(claim, { failure, flow: { createdAt: 15_000 } }, 30_000).flow).toBe(undefined);
   });
 
   it('is told once its receipt, event and marker are out, unless it is a success, which needs no such note', () => {
