@@ -1028,3 +1028,37 @@ describe('the type of an asset', () => {
     await expect(read('glTF', { mediaType: NOTHING, assetBytesMax: 3 })).rejects.toThrow(AssetTooLargeError);
   });
 });
+
+describe('an address in place of the data', () => {
+  /** Reads an answer, and tells which addresses it has led to. */
+  async function follow(answer: string, facts: Partial<Facts> = {}): Promise<{ asked: string[]; text: string }> {
+    const asked: string[] = [];
+    const elsewhere: Facts['elsewhere'] = async (address) => {
+      asked.push(address);
+      return { bytesMax: undefined, mediaType: 'image/png', chunks: streamed([Buffer.from('there')]) };
+    };
+    const text = await decoded(answer, { elsewhere, accepts: any, mediaType: 'application/json', ...facts });
+    return { asked, text };
+  }
+
+  it.each(['https://files.example/a.png?s=1', 'http://files.example/a', 'HTTPS://files.example/a'])(
+    'leads to the asset: %s',
+    async (address) => {
+      const answer = JSON.stringify({ data: address, other: 'x' });
+      expect(await follow(answer)).toEqual({ asked: [address], text: 'there' });
+      expect(await follow(answer, { elsewhere: undefined })).toEqual({ asked: [], text: answer });
+    },
+  );
+
+  it.each<[string, string, Partial<Facts>?]>([
+    ['no text', '{"data":7}'],
+    ['no address', '{"data":"see https://files.example/a"}'],
+    ['of another kind', '{"data":"s3://files/a.png"}'],
+    ['at another place', '{"url":"https://files.example/a"}'],
+    ['in text that is no JSON', '{"data":"https://files.example/a"'],
+    ['at a place that is not declared', '{"data":"https://files.example/a"}', { data: undefined }],
+    ['in a long answer', JSON.stringify({ data: 'https://files.example/a', rest: 'x'.repeat(5 * KIB) })],
+  ])('leads nowhere if it is %s', async (_, answer, facts = {}) => {
+    expect(await follow(answer, facts)).toEqual({ asked: [], text: answer });
+  });
+});
