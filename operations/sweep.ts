@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { keptFrom } from '../functions/sweep/sweep-run.ts';
+import { keptFrom } from '../functions/ledger/waits.ts';
 import type { ExpectedCosts } from './cost-texts.ts';
 import { expectedCosts } from './costs.ts';
 import type { Deployment } from './deployment.ts';

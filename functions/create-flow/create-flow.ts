@@ -1,3 +1,4 @@
+import { iso } from '../base/clock.ts';
 import { type Invocation, isHalfOver } from '../base/invocation.ts';
 import { counted } from '../base/printable.ts';
 import type { MetricName } from '../base/telemetry.ts';
@@ -23,7 +24,7 @@ import {
 } from '../ledger/entry.ts';
 import { isDamaged, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
-import { REVIEW_MAX_MS } from '../ledger/waits.ts';
+import { keptFrom, REVIEW_MAX_MS } from '../ledger/waits.ts';
 import { laterRoute, planAfter } from '../uploads/chain-routes.ts';
 import { isInside } from '../uploads/inbox.ts';
 import { awaitedInputs, InvalidJobError, type Job, readJob } from '../uploads/job.ts';
@@ -190,6 +191,12 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
 
   const { route, failure, job } = chosen;
   const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
+  // Somebody may replay old events. The daily sweep leaves such an upload alone too.
+  const { uploadId, currentAt = Number.POSITIVE_INFINITY } = delivery.event;
+  if (uploadId === undefined && currentAt < keptFrom(settings, delivery.ports.clock.now()) && (await isNew())) {
+    const message = `Its event is from ${iso(currentAt)}, and its entry may have expired. A sweep with force submits it.`;
+    return leave('skipped', 'UploadsSkipped', message);
+  }
   const wait = settlingOf(delivery, upload, changedAt);
   if (wait === undefined && upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
     return leave('gone', 'UploadsReplaced', 'An empty file that was replaced at once, as a mounted bucket does');

@@ -79,3 +79,12 @@ export const DUE_AGAIN_MS = 60 * 60_000;
  * when it is claimed, as in a backfill, gets a waiting marker before its entry.
  */
 export const SWEEP_REACH_MS = 48 * 60 * 60_000;
+
+/** Age up to which an upload or entry may still be on its ordinary way, in milliseconds. */
+export const SETTLING_MS = 15 * 60_000;
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Returns the time from which entries have not expired. An upload without its entry would be paid for again. */
+export const keptFrom = (settings: { readonly ledgerRetentionDays: number | 'forever' }, now: number): number =>
+  settings.ledgerRetentionDays === 'forever' ? 0 : now - settings.ledgerRetentionDays * DAY_MS + SETTLING_MS;

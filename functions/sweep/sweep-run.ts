@@ -14,7 +14,7 @@ import {
   waitingMarkerOf,
 } from '../ledger/entry.ts';
 import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
-import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
+import { DUE_AGAIN_MS, keptFrom, SETTLING_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -37,9 +37,6 @@ import {
 
 /** Uploads and entries that are compared side by side. */
 const SWEEP_CONCURRENCY = 32;
-
-/** Age up to which an upload or entry may still be on its ordinary way, in milliseconds. */
-const SETTLING_MS = 15 * 60_000;
 
 /**
  * Time after which a run that submits asks whether its pass was stopped, in milliseconds. A page of a listing may take
@@ -89,10 +86,6 @@ export interface SweepSummary extends SweepCounts {
   /** True if the pass came to its end. If false, the next ticks continue it. */
   readonly complete: boolean;
 }
-
-/** Returns the time from which entries have not expired. An upload without its entry would be paid for again. */
-export const keptFrom = ({ ledgerRetentionDays }: Settings, now: number): number =>
-  ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
 
 /** What a run has taken. */
 interface TakenPass {

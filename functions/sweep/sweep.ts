@@ -1,9 +1,9 @@
 import { iso } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { secondsBetween } from '../base/telemetry.ts';
-import { SWEEP_REACH_MS } from '../ledger/waits.ts';
+import { keptFrom, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
-import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
+import { type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import {
   type EndedPass,
   NOTHING_DONE,

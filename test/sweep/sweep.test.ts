@@ -260,6 +260,20 @@ describe('if entries expire', () => {
     expect(world.service.flows).toHaveLength(2);
   });
 
+  it('an event that is replayed after months sends no upload again', async () => {
+    await deployed({ settings: { ledgerRetentionDays: 30 } });
+    await world.upload('a');
+    const [event = ''] = world.takeMessages();
+    world.queue.send(event);
+    await world.settle();
+    world.clock.advance(40 * DAY);
+    await expire(30 * DAY);
+    world.queue.send(event);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('UploadsSkipped')).toBe(1);
+  });
+
   /** Deletes what the rules of the ledger's bucket delete. */
   async function expire(ageMs: number): Promise<void> {
     for (const Prefix of ['uploads/', 'chains/']) {
