@@ -56,10 +56,12 @@ const QUEUE_ASKED_MS = 1_000;
 const DAY_MS = 24 * 3_600_000;
 
 /**
- * Share of `settings.ledgerRetentionDays` after which the entry of an upload that waits is written again. A flow may run
- * for half of that time, in which its chain is not written. The rest is for daily passes that fail.
+ * Time after which the entry of an upload that waits is written again: a third of the shortest
+ * `settings.ledgerRetentionDays`. A flow may run for half of that time, in which its chain is not written. The rest is for
+ * daily passes that fail. A longer retention changes nothing: S3 could expire entries before the first pass after a
+ * deployment that shortens it.
  */
-const RENEWED_AFTER = 1 / 3;
+const RENEWED_AFTER_MS = 10 * DAY_MS;
 
 /**
  * Longest time from a claim to the last write of its invocation, in milliseconds: the 15 minutes of a function, and
@@ -383,11 +385,10 @@ export class SweepRun {
    */
   async #throughWaiting(): Promise<boolean> {
     const { position } = this.#pass;
-    const { clock, ledger, settings } = this.#ports;
+    const { clock, ledger } = this.#ports;
     const { closing } = this.#invocation;
-    const { ledgerRetentionDays: days } = settings;
-    if (this.#kind !== 'daily' || days === 'forever') return true;
-    const before = clock.now() - RENEWED_AFTER * days * DAY_MS;
+    if (this.#kind !== 'daily') return true;
+    const before = clock.now() - RENEWED_AFTER_MS;
     const renewed = new Set<string>();
     const after = position.in === 'waiting' ? position.after : undefined;
     for await (const { ids, last } of ledger.waitingPages(after, closing)) {

@@ -274,6 +274,17 @@ describe('if entries expire', () => {
     expect(world.count('UploadsSkipped')).toBe(1);
   });
 
+  it('no upload that waits is lost if a deployment lets entries expire that were to stay for ever', async () => {
+    await deployed();
+    await world.collect({ hold: { action: 'pause' } });
+    await world.send('a');
+    for (let day = 0; day < 40; day += 4) await sweepAfter(4 * DAY);
+    world.redeploy({ ledgerRetentionDays: 30 });
+    await expire(30 * DAY);
+    await world.collect({ hold: { action: 'resume' } });
+    expect((await world.settled('a')).status).toBe('succeeded');
+  });
+
   /** Deletes what the rules of the ledger's bucket delete. */
   async function expire(ageMs: number): Promise<void> {
     for (const Prefix of ['uploads/', 'chains/']) {
@@ -448,6 +459,7 @@ describe('a daily sweep', () => {
     expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 1 });
     expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 0 });
   });
+    await world.settle();
 
   it('leaves an entry that it could not read to the ticks', async () => {
     let isDenied = false;
