@@ -96,6 +96,8 @@ interface TakenPass {
   readonly store: SweepStateStore;
   /** The watermark when the pass was taken. */
   readonly watermark: number;
+  /** Since when each bucket and prefix has been the inbox. */
+  readonly inboxes: NonNullable<SweepState['inboxes']>;
 }
 
 /**
@@ -108,6 +110,7 @@ export class SweepRun {
   readonly #pass: SweepPass;
   readonly #store: SweepStateStore;
   readonly #watermark: number;
+  readonly #inboxes: TakenPass['inboxes'];
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
   readonly #counts: { -readonly [name in keyof SweepCounts]: SweepCounts[name] };
@@ -120,11 +123,12 @@ export class SweepRun {
   /** How many messages a backfill may send before it asks for the length of the queue. */
   #queueRoom = 0;
 
-  constructor({ kind, pass, store, watermark }: TakenPass, ports: SweepPorts, invocation: Invocation) {
+  constructor({ kind, pass, store, watermark, inboxes }: TakenPass, ports: SweepPorts, invocation: Invocation) {
     this.#kind = kind;
     this.#pass = pass;
     this.#store = store;
     this.#watermark = watermark;
+    this.#inboxes = inboxes;
     this.#counts = { ...(pass.counts ?? NOTHING_DONE) };
     this.#ports = ports;
     this.#invocation = invocation;
@@ -169,7 +173,7 @@ export class SweepRun {
 
   /** True for the current version of a file of the time that this pass covers. */
   #isInReach(upload: ListedUpload): boolean {
-    const { since, startedAt, force } = this.#pass;
+    const { since, startedAt, force, isNamed } = this.#pass;
     const { clock, settings } = this.#ports;
     // Entries go on expiring while a long pass is under way.
     const earliest = force ? since : Math.max(since, keptFrom(settings, clock.now()));
@@ -177,8 +181,15 @@ export class SweepRun {
       upload.isCurrent &&
       upload.lastModified >= earliest &&
       upload.lastModified < startedAt - SETTLING_MS &&
-      !isFolderMarker(upload)
+      !isFolderMarker(upload) &&
+      (this.#kind === 'backfill' || isNamed || upload.lastModified >= this.#inboxSince(upload))
     );
+  }
+
+  /** Since when files with this key have been put into the inbox. A deployment may have replaced it, or its prefix. */
+  #inboxSince({ bucket, key }: ListedUpload): number {
+    const of = Object.entries(this.#inboxes).filter(([inbox]) => `${bucket}/${key}`.startsWith(inbox));
+    return Math.min(...of.map(([, since]) => since));
   }
 
   /** Counts the files below the prefixes of jobs that no job takes. Nobody else would ever tell of them. */

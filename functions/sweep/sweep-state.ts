@@ -73,6 +73,8 @@ function stateSchema(now: number) {
       uploadsPerSecond: z.number().check(z.positive()),
       /** Older uploads are left alone. */
       since,
+      /** True if the operator named that time. Then it holds for what was in the inbox before it became the inbox, too. */
+      isNamed: z.optional(z.literal(true)),
       /** True if uploads are submitted although their entries may have expired. */
       force: z.optional(z.literal(true)),
       /** Bucket and prefix of the inbox that the pass goes through. */
@@ -93,6 +95,8 @@ function stateSchema(now: number) {
   return z.object({
     /** When this deployment began. A daily pass leaves alone the uploads from before. */
     firstDay: orDropped(time),
+    /** Since when each bucket and prefix has been the inbox. A pass leaves alone what it had before, unless a day was named. */
+    inboxes: orDropped(z.record(z.string(), time)),
     /** All uploads and entries from before this time have been swept. */
     watermark: orDropped(time),
     daily: orDropped(passOf(time)),

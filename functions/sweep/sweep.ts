@@ -28,6 +28,12 @@ const MEASURED_AFTER_MS = SWEEP_INTERVAL_MS + 3_600_000;
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
 
+/**
+ * Longest time from a deployment that replaces the inbox to its first tick, in milliseconds. Ticks may fail meanwhile, and
+ * notifications may be lost.
+ */
+const FIRST_TICK_MAX_MS = 3_600_000;
+
 interface SweepRequest {
   /**
    * Sweep the uploads from then on, also those from before the deployment's first day. Milliseconds since the epoch.
@@ -126,7 +132,8 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
   const now = clock.now();
   const isDue = ({ watermark }: SweepState): boolean => now - watermark >= SWEEP_INTERVAL_MS;
   const store = storeOf(ports);
-  const seen = await store.read(closing);
+  const inbox = inboxOf(settings);
+  const seen = await store.update((state) => withInbox(state, inbox, now), closing);
   // Not written for a pass in time: a metric costs money for the hours in which it is written.
   const isLate = now - seen.watermark >= MEASURED_AFTER_MS;
   if (isLate) telemetry.metrics.add('SweepAgeSeconds', secondsBetween(seen.watermark, now));
@@ -140,13 +147,20 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
     if (found === undefined) return current;
     const { kind, pass } = found;
     // If the inbox was replaced since the pass began, the pass begins again.
-    const inbox = inboxOf(settings);
     const anew = { inbox, position: { in: 'inbox' }, counts: NOTHING_DONE } as const;
     return { ...open, [kind]: { ...pass, ...(pass.inbox !== inbox && anew), holder, heldUntil } };
   }, closing);
   const taken = underWay(state);
   if (taken?.pass.holder !== holder) return undefined;
-  return new SweepRun({ ...taken, store, watermark: state.watermark }, ports, invocation).run();
+  const { watermark, inboxes = {} } = state;
+  return new SweepRun({ ...taken, store, watermark, inboxes }, ports, invocation).run();
+}
+
+/** The state with the time since when a bucket and prefix has been the inbox. The first one has been since the first day. */
+function withInbox(state: SweepState, inbox: string, now: number): SweepState {
+  const { inboxes, firstDay } = state;
+  if (inboxes?.[inbox] !== undefined) return state;
+  return { ...state, inboxes: { ...inboxes, [inbox]: inboxes === undefined ? firstDay : now - FIRST_TICK_MAX_MS } };
 }
 
 /** The pass under way that comes first. */
@@ -182,6 +196,7 @@ function newPass(
     uploadsPerSecond,
     inbox: inboxOf(settings),
     force: force || undefined,
+    isNamed: since === undefined ? undefined : true,
     since: since ?? Math.max(firstDay, watermark - SWEEP_REACH_MS, earliest),
     position: { in: 'inbox' },
     counts: NOTHING_DONE,

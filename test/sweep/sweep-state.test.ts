@@ -14,7 +14,8 @@ const pass = {
   holder: 'me',
 };
 const ended = { daily: { since: NOW - 2 * DAY, startedAt: NOW - DAY, endedAt: NOW - DAY } };
-const state = { firstDay: NOW - 9 * DAY, watermark: NOW - DAY, ended };
+const inboxes = { 'inbox/': NOW - 9 * DAY };
+const state = { firstDay: NOW - 9 * DAY, watermark: NOW - DAY, inboxes, ended };
 const { firstDay, watermark } = state;
 const { since } = ended.daily;
 
@@ -60,6 +61,7 @@ describe('the state of the sweep', () => {
     ['beginning of a backfill', { backfill: { ...pass, startedAt: FAR } }, state, ['backfill']],
     ['place of a backfill', { backfill: { ...pass, position: { in: 'limbo' } } }, state, ['backfill']],
     ['page of a backfill', { backfill: { ...pass, position: { in: 'inbox', after: 5 } } }, state, ['backfill']],
+    ['time of an inbox', { inboxes: { 'inbox/': FAR } }, { ...state, inboxes: undefined }, ['inboxes']],
     ['hold of a pass', { backfill: { ...pass, heldUntil: FAR } }, { backfill: pass }, []],
     ['counts of a pass', { backfill: { ...pass, counts: 5 } }, { backfill: pass }, []],
     ['end of a pass', { ended: { daily: { ...ended.daily, endedAt: 'never' } } }, { firstDay, watermark }, []],

@@ -345,6 +345,42 @@ describe('a backfill that takes long', () => {
   });
 });
 
+describe('a file that was there before its bucket or prefix became the inbox', () => {
+  it('is left alone by the daily pass, also after a rollback, and files that were put since are not', async () => {
+    await deployed();
+    await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
+    await sweepAfter(3 * DAY);
+    await world.put('new-inbox', 'before', 'x');
+    await unannounced('old');
+    world.clock.advance(2 * HOUR);
+    world.redeploy({ inboxBucket: 'new-inbox' });
+    await world.collect();
+    expect(await sweep({ dryRun: true })).toMatchObject({ missed: 0 });
+    world.clock.advance(MINUTE);
+    await world.put('new-inbox', 'after', 'x');
+    expect(await sweepAfter(DAY)).toMatchObject({ kind: 'daily', missed: 1 });
+    expect(world.takeMessages()).toEqual([expect.stringContaining('"key":"after"')]);
+    world.redeploy({ inboxBucket: INBOX });
+    expect(await sweepAfter(HOUR)).toMatchObject({ missed: 1 });
+    expect(world.takeMessages()).toEqual([expect.stringContaining('"key":"old"')]);
+    world.redeploy({ inboxBucket: 'new-inbox' });
+    for (const dryRun of [true, false]) {
+      expect(await sweep({ since: ago(5 * DAY), dryRun })).toMatchObject({ missed: 2 });
+    }
+  });
+
+  it('is told apart from the files of the earlier prefix, if a deployment widens it', async () => {
+    await deployed({ settings: { inboxPrefix: 'in/' } });
+    await sweepAfter(3 * DAY);
+    await unannounced('in/lost');
+    await unannounced('reports/a');
+    world.clock.advance(2 * HOUR);
+    world.redeploy({ inboxPrefix: '' });
+    expect(await sweepAfter(HOUR)).toMatchObject({ compared: 1, missed: 1 });
+    expect(world.takeMessages()).toEqual([expect.stringContaining('"key":"in%2Flost"')]);
+  });
+});
+
 describe('an upload that is years older than the pipeline', () => {
   it('counts from its arrival: for the time to its result, and for how long it waits', async () => {
     await start();
@@ -423,6 +459,7 @@ describe('a daily sweep', () => {
     const without = await countOfDay();
     for (let month = 1; month <= 12; month += 1) await claimed('old', world.clock.now() - month * 30 * DAY);
     await sweepAfter(10 * DAY);
+    await world.settle();
     expect(await countOfDay()).toBe(without);
   });
 
@@ -459,7 +496,6 @@ describe('a daily sweep', () => {
     expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 1 });
     expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 0 });
   });
-    await world.settle();
 
   it('leaves an entry that it could not read to the ticks', async () => {
     let isDenied = false;
@@ -630,7 +666,7 @@ describe('a requested pass', () => {
     expect(ended.backfill).toMatchObject({ since, compared: 20, missed: 20 });
     await world.settle();
     expect(await world.entries()).toHaveLength(20);
-    expect(Object.keys(await sweepState())).toEqual(['schema', 'firstDay', 'watermark', 'ended']);
+    expect(Object.keys(await sweepState())).toEqual(['schema', 'firstDay', 'watermark', 'inboxes', 'ended']);
   });
 
   it.each([
