@@ -342,7 +342,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     const reason = claim.entry.misaddressedSince === undefined ? 'unavailable' : MISADDRESSED;
     return { kind: 'wait', claim, wait: { reason, message, notBefore } };
   }
-  if (!isInside(settings, upload)) {
+  // A later stage needs the assets of the stage before, and no file of the inbox.
+  if (upload.stage === undefined && !isInside(settings, upload)) {
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
     return failing(delivery, claim, { code: 'outside-inbox', message });
   }
@@ -433,6 +434,7 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   if (isKeyGood(delivery, claim.entry)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
+    if (!isInside(ports.settings, { bucket, key: stage.first.key })) return undefined;
     const { id: currentId } = await currentUpload({ bucket, ...stage.first }, ports, invocation.work);
     // A file that was deleted has no successor.
     if (currentId === undefined || currentId === stage.first.id) return undefined;

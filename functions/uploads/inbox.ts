@@ -83,8 +83,8 @@ interface ContentFacts {
 }
 
 /**
- * Tells whether an upload is in the inbox of the current configuration. A deployment may have replaced the inbox that the
- * upload was put into. An upload of a later stage is where its first file is.
+ * Tells whether a file is in the inbox of the current configuration. A deployment may have replaced the inbox that it was
+ * put into.
  */
 export const isInside = (
   { inboxBucket, inboxPrefix }: { readonly inboxBucket: string; readonly inboxPrefix: string },

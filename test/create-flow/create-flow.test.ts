@@ -720,6 +720,20 @@ describe('an upload outside of the present inbox', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
+  it('has the later stages of its chain sent, which need no file of the inbox', async () => {
+    const routes = [ECHO, { ...ECHO, name: 'later', after: 'echo' }];
+    await start({ routes, s3: { authorize: isAllowed } });
+    await world.collect({ hold: { action: 'pause', route: 'later' } });
+    await world.send('a');
+    for (let n = 0; n < 3; n += 1) await world.deliverAndTick(1, 5 * MINUTE);
+    expect((await world.entries()).map(({ state }) => state).sort()).toEqual(['succeeded', 'waiting']);
+    replaceInbox();
+    await world.collect({ hold: { action: 'resume', route: 'later' } });
+    await world.settle();
+    expect(await world.json(RESULTS, 'a/chain.json')).toMatchObject({ status: 'succeeded' });
+    expect(world.service.flows).toHaveLength(2);
+  });
+
   it('is collected if it runs, beside a newer upload at its key in the present inbox', async () => {
     await start({ s3: { authorize: isAllowed } });
     await world.send('a', 'old');
