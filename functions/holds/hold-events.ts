@@ -1,7 +1,7 @@
 import { iso } from '../base/clock.ts';
 import { amountOf } from '../base/money.ts';
 import type { CompletionEvent } from '../publish/completion-event.ts';
-import { type Budget, periodEnd, type Spent } from '../uploads/budget.ts';
+import { type Budget, capOf, periodEnd, type Spent } from '../uploads/budget.ts';
 import type { Failing } from './holds.ts';
 
 /** A budget, and how much of it is spent. */
@@ -25,7 +25,7 @@ export function budgetEvent(
 ): CompletionEvent {
   const { period, flows, micros } = spent;
   const detail = {
-    id: JSON.stringify([pipeline, route ?? null, period, reached]),
+    id: JSON.stringify([pipeline, route ?? null, period, reached, capOf(budget)]),
     pipeline,
     route,
     percent: reached,

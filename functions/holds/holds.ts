@@ -7,7 +7,7 @@ import { byName } from '../base/validation.ts';
 import { type CountedFlow, LEDGER_FORMAT } from '../ledger/entry-schema.ts';
 import type { TurnClass } from '../ledger/keys.ts';
 import type { HoldReason } from '../ledger/waits.ts';
-import { type Budget, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
+import { type Budget, capOf, type Price, periodEnd, roomIn, type Spent, spentNow } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import { addCost, costsSchema } from './costs.ts';
 
@@ -35,6 +35,7 @@ const spentSchema: z.ZodMiniType<Spent> = z.object({
   flows: z.int().check(z.gte(0)),
   micros: z.int().check(z.gte(0)),
   told: z.optional(z.number()),
+  toldOf: z.optional(z.string()),
 });
 
 /** What a route sends, apart from the file. */
@@ -310,11 +311,19 @@ function wordsOf(name: string, budget: Budget, { period, flows, micros }: Spent,
   return `The budget of ${name} has no room: ${spent} in ${period} (${budget.timezone}). The ${budget.per} ends at ${end}.`;
 }
 
-/** Notes the percentage whose event was sent, even if nothing was spent yet. */
-export function noteTold(draft: Holds, routeName: string | undefined, before: Spent, percent: number): void {
-  const scope = routeName === undefined ? draft.pipeline : ofRoute(draft, routeName);
+/** Notes the percentage of a budget whose event was sent, even if nothing was spent yet. */
+export function noteTold(
+  draft: Holds,
+  {
+    route,
+    budget,
+    spent: before,
+  }: { readonly route: string | undefined; readonly budget: Budget; readonly spent: Spent },
+  percent: number,
+): void {
+  const scope = route === undefined ? draft.pipeline : ofRoute(draft, route);
   const now = allSpent(scope).find(({ period }) => period === before.period) ?? before;
-  keepSpent(scope, { ...now, told: percent });
+  keepSpent(scope, { ...now, told: percent, toldOf: capOf(budget) });
 }
 
 /**

@@ -4,7 +4,7 @@ import { costsKey } from '../ledger/keys.ts';
 import { readableOr } from '../ledger/store.ts';
 import type { EventBus } from '../publish/event-bus.ts';
 import { pauseCommand, type RetrySettings } from '../publish/retry-command.ts';
-import { type Budget, roomIn, type Spent } from '../uploads/budget.ts';
+import { type Budget, capOf, roomIn, type Spent } from '../uploads/budget.ts';
 import type { Route } from '../uploads/route.ts';
 import type { HoldPorts } from './attempt.ts';
 import { dayOf } from './costs.ts';
@@ -73,10 +73,13 @@ async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal):
   if (all.length === 0) return;
   ports.telemetry.metrics.add('BudgetSpentPercent', Math.max(...all.map(({ percent }) => percent)));
   for (const each of all) {
+    const { budget, spent } = each;
     const reached = TOLD_PERCENTS.findLast((share) => each.percent >= share);
-    if (reached === undefined || reached <= (each.spent.told ?? 0)) continue;
+    // After a deployment with another cap, its shares are told anew.
+    const told = (spent.toldOf ?? capOf(budget)) === capOf(budget) ? (spent.told ?? 0) : 0;
+    if (reached === undefined || reached <= told) continue;
     await ports.events.send(budgetEvent(ports.settings.pipeline, each, reached, now), signal);
-    await ports.holds.change((draft) => noteTold(draft, each.route, each.spent, reached), signal);
+    await ports.holds.change((draft) => noteTold(draft, each, reached), signal);
   }
 }
 

@@ -127,7 +127,12 @@ export interface Spent {
   readonly micros: number;
   /** The highest share that was told, in percent. */
   readonly told?: number | undefined;
+  /** The cap that it is a share of, as {@link capOf} writes it. */
+  readonly toldOf?: string | undefined;
 }
+
+/** Tells the cap of a budget from that of a later deployment. */
+export const capOf = ({ flows, amount }: Budget): string => JSON.stringify([flows, amount]);
 
 /** What is spent of a budget by now, of all that was spent. What was spent in another period does not count. */
 export function spentNow(budget: Budget, all: readonly Spent[], now: number): Spent {

@@ -300,6 +300,29 @@ describe('a budget', () => {
     expect(new Set(told.map(({ id }) => id)).size).toBe(2);
   });
 
+  it('is told again at its shares after its cap was raised, by events with other ids', async () => {
+    await start({ settings: { budget: { ...budget, flows: 5 } } });
+    await sendAll(5);
+    await next();
+    world.redeploy({ budget: { ...budget, flows: 10 } });
+    await sendAll(2, 'more');
+    await next();
+    await sendAll(1, 'eighth');
+    await next();
+    await next();
+    await sendAll(2, 'last');
+    await next();
+    const told = world.events
+      .filter(({ detailType }) => detailType === 'Budget Reached')
+      .map(({ detail }) => JSON.parse(detail));
+    expect(told.map(({ percent, spent }) => [percent, spent.flows])).toEqual([
+      [100, 5],
+      [80, 8],
+      [100, 10],
+    ]);
+    expect(new Set(told.map(({ id }) => id)).size).toBe(3);
+  });
+
   it.each([
     [1, 0.4, 0.8],
     [0.3, 0.4, 0],
