@@ -57,6 +57,11 @@ export interface Traces {
    * upload id: a tick drops each when it is due, within the hour.
    */
   readonly ledger: readonly string[];
+  /**
+   * Addresses of what stays in buckets that a deployment has replaced: the file, and the folders of results. They are the
+   * owner's to delete.
+   */
+  readonly elsewhere: readonly string[];
   /** The flow. It stays at the service, unless {@link forget} says otherwise. */
   readonly flowId: string | undefined;
   /** The uploads of later stages, also those that are no part of the chain any more, and their flows. */
@@ -129,7 +134,7 @@ async function uploadsOf(
 ): Promise<readonly FoundUpload[]> {
   if (found?.entry?.upload.stage !== undefined) return [found];
   const known = new Map<string, FoundUpload>();
-  for await (const upload of versionsOf(key, deployment.settings.inboxBucket, deployment, signal)) {
+  for await (const upload of versionsOf(key, deployment, signal)) {
     const { id, bytes, lastModified, versionId } = upload;
     known.set(id, { id, key, current: { bytes, lastModified, versionId } });
   }
@@ -197,6 +202,7 @@ async function tracesOfUpload(
       ...ends.map(({ upload }) => entryKey(upload.id)),
       ...(chain === undefined ? [] : [chainKey(id)]),
     ],
+    elsewhere: elsewhereOf(key, ends, deployment),
     flowId: end?.flow?.id,
     stages: later.map(({ upload, flow }) => ({ id: upload.id, key: upload.key, flowId: flow?.id })),
   };
@@ -210,7 +216,7 @@ async function leftOf(id: string, deployment: Deployment, signal: AbortSignal): 
   const chain = UPLOAD_ID.test(id) ? await readChain(id, deployment, signal) : undefined;
   if (chain === undefined) throw new UnknownUploadError(`There is no upload ${id}.`);
   const { key } = chain.first;
-  const nothing = { object: undefined, results: [], flowId: undefined, stages: [] };
+  const nothing = { object: undefined, results: [], elsewhere: [], flowId: undefined, stages: [] };
   return { id, key, state: 'unknown', lastModified: undefined, ...nothing, ledger: [chainKey(id)] };
 }
 
@@ -261,20 +267,36 @@ async function atRest(
 
 /** The version of the object in the inbox, current or not. */
 async function objectOf(
-  { id, key, entry }: FoundUpload,
+  { id, key }: FoundUpload,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Traces['object']> {
-  const bucket = entry?.upload.bucket ?? deployment.settings.inboxBucket;
-  for await (const upload of versionsOf(key, bucket, deployment, signal)) {
+  for await (const upload of versionsOf(key, deployment, signal)) {
     if (upload.id === id) return { versionId: upload.versionId };
   }
   return undefined;
 }
 
+/** What uploads of a key have in buckets that are not the inbox or the results any more. */
+function elsewhereOf(
+  key: string,
+  entries: readonly TerminalEntry[],
+  { settings: { inboxBucket, resultsBucket } }: Deployment,
+): readonly string[] {
+  const files = entries.filter(({ upload }) => upload.stage === undefined && upload.bucket !== inboxBucket);
+  const results = entries.flatMap(({ assets, previous = [] }) => [assets, ...previous.map((end) => end.assets)].flat());
+  // The receipts are in the folder too.
+  const folderOf = (at: string): string => (at.includes(`${key}/`) ? `${at.split(`${key}/`, 1)[0]}${key}/` : at);
+  const folders = results.filter(({ bucket }) => bucket !== resultsBucket);
+  return [
+    ...files.map(({ upload }) => `s3://${upload.bucket}/${key}`),
+    ...new Set(folders.map(({ bucket, key: at }) => `s3://${bucket}/${folderOf(at)}`)),
+  ];
+}
+
 /** The versions of a key in the inbox. */
-async function* versionsOf(key: string, bucket: string, { inbox }: Deployment, signal: AbortSignal) {
-  for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
+async function* versionsOf(key: string, { inbox, settings: { inboxBucket } }: Deployment, signal: AbortSignal) {
+  for await (const { uploads } of inbox.pages(inboxBucket, key, undefined, signal)) {
     yield* uploads.filter((upload) => upload.key === key);
     if (uploads.some((upload) => upload.key > key)) return;
   }

@@ -578,7 +578,8 @@ function addForget(add: Add): void {
         for (const each of uploads.toReversed()) flows.unshift(...(await forget(each, deployment, signal)));
       },
     );
-    const kept = keptOf(flows, { key, remaining, deployment });
+    const elsewhere = uploads.flatMap((each) => each.elsewhere);
+    const kept = keptOf(flows, { key, remaining, elsewhere, deployment });
     console.answer({ ...newest, others: uploads.slice(1), flows, remaining, kept }, () => [
       ...uploads.map((each) => `${only === undefined ? each.id : key}${laterOf(each)}: ${partsOf(each)} deleted.`),
       ...kept,
@@ -621,7 +622,12 @@ function toldFlows(flows: readonly FlowLeft[]): readonly string[] {
 /** What a deletion leaves, in sentences. */
 function keptOf(
   flows: readonly FlowLeft[],
-  { key, remaining, deployment }: Pick<KeyTraces, 'key' | 'remaining'> & { readonly deployment: Deployment },
+  {
+    key,
+    remaining,
+    elsewhere,
+    deployment,
+  }: Pick<KeyTraces, 'key' | 'remaining'> & Pick<Traces, 'elsewhere'> & { readonly deployment: Deployment },
 ): readonly string[] {
   const others = remaining.uploads.length;
   return [
@@ -636,6 +642,11 @@ function keptOf(
       : [
           `${counted(remaining.objects, 'object')} below ${key}/ ${remaining.objects === 1 ? 'remains' : 'remain'} in the results bucket: ` +
             'they are of other uploads, or name none.',
+        ]),
+    ...(elsewhere.length === 0
+      ? []
+      : [
+          `What is in buckets that a deployment has replaced stays, and must be deleted there: ${[...new Set(elsewhere)].join(', ')}`,
         ]),
     ...toldFlows(flows),
     ...(deployment.isLocal

@@ -2,7 +2,13 @@ import { appendFileSync } from 'node:fs';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DeleteObjectCommand, GetObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectVersionsCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { FLOWS } from '../../functions/flow-service/services.ts';
 import { HOLDS_KEY } from '../../functions/ledger/keys.ts';
@@ -10,6 +16,8 @@ import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import { act, plan } from '../../operations/act.ts';
 import { CollectingFunction } from '../../operations/collecting-function.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { tracesOfAll } from '../../operations/forget.ts';
 import { issuesOf } from '../support/json-schema.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Operated, runFlowdrop, signal } from './support.ts';
@@ -332,6 +340,29 @@ it('forget deletes a file that its route has deleted after its success, with the
   await s3.send(new PutObjectCommand({ ...at, Body: JSON.stringify({ ...state, files: [], stale: await named() }) }));
   expect(await operated.run('forget', id, '--yes')).toMatchObject({ code: 0 });
   expect([await left(), await named(), await states()]).toEqual([0, [], []]);
+});
+
+describe('after a deployment has replaced a bucket', () => {
+  const withBuckets = async (name: string, buckets: 'inboxBucket' | 'resultsBucket'): Promise<Deployment> => {
+    await operated.pipeline.s3.send(new CreateBucketCommand({ Bucket: name }));
+    const { deployment } = operated;
+    return { ...deployment, settings: { ...deployment.settings, [buckets]: name } };
+  };
+
+  it('forget says which results stay', async () => {
+    const { id } = await operated.put('in/moved.png', 'succeeded');
+    await operated.run('again', 'in/moved.png', '--yes', '--wait');
+    const replaced = await withBuckets('new-results', 'resultsBucket');
+    const { uploads } = await vi.waitFor(() => tracesOfAll('in/moved.png', replaced, signal), PATIENCE);
+    expect(uploads).toMatchObject([{ id, results: [], elsewhere: [`s3://${RESULTS_BUCKET}/in/moved.png/`] }]);
+  });
+
+  it('forget leaves the file in the earlier inbox, and says so', async () => {
+    const { id } = await operated.put('earlier.png', 'succeeded');
+    const replaced = await withBuckets('new-inbox', 'inboxBucket');
+    const { uploads } = await vi.waitFor(() => tracesOfAll(id, replaced, signal), PATIENCE);
+    expect(uploads).toMatchObject([{ id, object: undefined, elsewhere: [`s3://${INBOX_BUCKET}/earlier.png`] }]);
+  });
 });
 
 describe('forget of a flow', () => {
