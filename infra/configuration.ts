@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { quoted } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { PIPELINE_DEFAULT } from '../functions/settings/context.ts';
 
@@ -62,6 +63,12 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
   const changes = readJson(join(dir, name), name);
   if (changes === undefined)
     throw new ConfigurationError([`stage ${stage}: expected the file ${name} beside cdk.json`]);
+  // With the ledger of another pipeline, each would end the flows of the other.
+  const ledger = ledgerIn(base);
+  if (ledger !== undefined && ledgerIn(changes.value) === undefined) {
+    const issue = `deployment.ledgerBucket: expected it in ${name}, because no two stages may share a ledger, got ${quoted(ledger)} for all stages`;
+    throw new ConfigurationError([issue], { source });
+  }
   const { pipeline: given = PIPELINE_DEFAULT } = isObject(base) ? base : {};
   // Anything but a text is left to the check of the whole configuration.
   const pipeline = typeof given === 'string' ? `${given}-${stage}` : given;
@@ -71,6 +78,11 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
     where,
   };
 }
+
+const ledgerIn = (configuration: unknown): unknown => {
+  const { deployment } = isObject(configuration) ? configuration : {};
+  return isObject(deployment) ? deployment.ledgerBucket : undefined;
+};
 
 /** Undefined if there is no such file. */
 function readJson(path: string, name: string): { readonly value: unknown } | undefined {

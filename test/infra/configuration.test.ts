@@ -77,6 +77,17 @@ describe('the configuration', () => {
     expect(read({ 'flowdrop.dev.json': {} }, 'dev').value).toMatchObject({ pipeline: 'flowdrop-dev' });
   });
 
+  it('of a stage takes no ledger from the configuration of all stages', () => {
+    const ledger = { deployment: { ledgerBucket: 'old-ledger' } };
+    const files = { 'flowdrop.json': { ...OWN, ...ledger }, 'flowdrop.test.json': {} };
+    expect(read(files).value).toMatchObject(ledger);
+    expect(() => read(files, 'test')).toThrow(
+      'flowdrop.json: deployment.ledgerBucket: expected it in flowdrop.test.json, because no two stages may share a ledger, got "old-ledger"',
+    );
+    const own = { deployment: { ledgerBucket: 'test-ledger' } };
+    expect(read({ ...files, 'flowdrop.test.json': own }, 'test').value).toMatchObject(own);
+  });
+
   it('is checked with the paths in its file, which is named once, and so are its warnings', () => {
     const routes = [{ name: 'all', template: 't', suffixes: ['png', 5] }];
     const issuesOf = (files: Readonly<Record<string, object | string>>) => {
