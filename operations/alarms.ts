@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { ALARM_NAMES } from '../functions/settings/alarm-names.ts';
-import { askJson, askQuery } from './aws-requests.ts';
-import type { Outcome } from './checks.ts';
+import { AwsRequestError, askJson, askQuery } from './aws-requests.ts';
+import { DEPLOY_AGAIN, type Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 
 /** Pages of alarms that are read. A pipeline has some twenty alarms, and a page a hundred. */
@@ -54,7 +54,7 @@ export async function examineAlarms(
   if (monitoring === 'none') return 'good';
   if (alarms.length === 0) {
     const what = `There is no alarm of the pipeline ${pipeline}, so trouble goes unnoticed.`;
-    return { severity: 'warning', what, todo: 'Deploy the stack again.' };
+    return { severity: 'warning', what, todo: DEPLOY_AGAIN };
   }
   const mute = alarms.filter(({ ActionsEnabled, AlarmActions }) => !ActionsEnabled || AlarmActions.length === 0);
   if (mute.length > 0) {
@@ -70,7 +70,13 @@ export async function examineAlarms(
     alarms.flatMap(({ AlarmActions }) => AlarmActions.filter((each) => /^arn:[^:]+:sns:/.test(each))),
   );
   for (const topic of topics) {
-    const { confirmed, pending } = await subscriptionsOf(topic, deployment, signal);
+    const subscriptions = await subscriptionsOf(topic, deployment, signal);
+    if (subscriptions === undefined) {
+      const what = `The alarms reach no one: the topic ${topic} does not exist, and CloudWatch reports that to nobody.`;
+      const todo = 'Make the topic again, or set another one in deployment.alarmTopicArn, and deploy.';
+      return { severity: 'warning', what, todo };
+    }
+    const { confirmed, pending } = subscriptions;
     if (confirmed > 0) continue;
     const what = `The alarms reach no one: the topic ${topic} has no confirmed subscription.`;
     const todo =
@@ -98,14 +104,22 @@ const attributesSchema = z.object({
   }),
 });
 
-/** @see https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html */
+/**
+ * Undefined if there is no such topic.
+ * @see https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html
+ */
 async function subscriptionsOf(
   TopicArn: string,
   { access }: Deployment,
   signal: AbortSignal,
-): Promise<{ readonly confirmed: number; readonly pending: number }> {
+): Promise<{ readonly confirmed: number; readonly pending: number } | undefined> {
   const input = { Action: 'GetTopicAttributes', Version: '2010-03-31', TopicArn };
-  const answer = attributesSchema.parse(await askQuery('sns', input, access, signal));
+  const asked = await askQuery('sns', input, access, signal).catch((error: unknown) => {
+    if (error instanceof AwsRequestError && error.code === 'NotFound') return undefined;
+    throw error;
+  });
+  if (asked === undefined) return undefined;
+  const answer = attributesSchema.parse(asked);
   const { entry } = answer.GetTopicAttributesResponse.GetTopicAttributesResult.Attributes;
   const count = (name: string): number => Number(entry.find(({ key }) => key === name)?.value ?? 0);
   return { confirmed: count('SubscriptionsConfirmed'), pending: count('SubscriptionsPending') };

@@ -93,6 +93,10 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
   }
 }
 
+/** What restores what somebody has deleted or changed in the stack: no ordinary deployment sees that. */
+export const DEPLOY_AGAIN =
+  'Deploy the stack again with the option --revert-drift. Without it, CloudFormation does not see what was changed by hand.';
+
 /** What to do if S3 may have refused a write because it names no encryption. Empty if it names one. */
 export const encryptionAdvice = ({ encryption }: Pick<Settings, 'encryption'>): string =>
   encryption === undefined

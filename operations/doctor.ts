@@ -10,6 +10,7 @@ import { type CanaryFile, examineCanary, examineHourlyCanary } from './canary.ts
 import {
   type Check,
   combined,
+  DEPLOY_AGAIN,
   type Diagnosis,
   type Finding,
   type NamedCheck,
@@ -160,7 +161,7 @@ export const unreachable = (what: string, todo: string): Diagnosis => ({
 
 async function examineResources({ deployment, signal }: Subject): Promise<Outcome> {
   const { s3, settings, isLocal } = deployment;
-  const todo = isLocal ? 'Start npm start again.' : 'Deploy the stack again.';
+  const todo = isLocal ? 'Start npm start again.' : DEPLOY_AGAIN;
   for (const bucket of [settings.inboxBucket, settings.resultsBucket, settings.ledgerBucket]) {
     const place = await placeOfBucket(bucket, s3, signal);
     if (place === 'nowhere') {

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { GetBucketNotificationConfigurationCommand, type QueueConfiguration } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { askJson } from './aws-requests.ts';
-import type { Outcome } from './checks.ts';
+import { DEPLOY_AGAIN, type Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { examineQueuePolicy } from './queue-policy.ts';
 
@@ -36,7 +36,7 @@ export async function examineNotifications(deployment: Deployment, signal: Abort
     return {
       severity: 'fault',
       what: `The bucket ${Bucket} announces its uploads neither to the queue ${arn} nor to EventBridge.`,
-      todo: `Deploy the stack again or, if the bucket is your own, turn on its events for EventBridge. ${SWEEP}`,
+      todo: `If the bucket is your own, turn on its events for EventBridge. Otherwise: ${DEPLOY_AGAIN} ${SWEEP}`,
     };
   }
   return examineRules(arn, deployment, signal);
@@ -60,7 +60,7 @@ async function examineRules(arn: string, deployment: Deployment, signal: AbortSi
       RuleNames.length === 0
         ? `The bucket ${inboxBucket} sends its events to EventBridge, and no rule brings them to the queue ${arn}.`
         : `The rule ${RuleNames.join(', ')}, which brings uploads to the queue, is off.`,
-    todo: `${RuleNames.length === 0 ? 'Deploy the stack again.' : 'Enable the rule.'} ${SWEEP}`,
+    todo: `${RuleNames.length === 0 ? DEPLOY_AGAIN : 'Enable the rule.'} ${SWEEP}`,
   };
 }
 

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { type AwsAccess, askJson } from './aws-requests.ts';
-import type { Outcome } from './checks.ts';
+import { DEPLOY_AGAIN, type Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { keyPolicy, missingKeyActions, policyAllows } from './policy.ts';
 
@@ -26,7 +26,7 @@ export async function examineQueuePolicy(
   const { Policy, KmsMasterKeyId } = answerSchema.parse(answer).Attributes;
   if (Policy === undefined || !policyAllows(Policy, { Service: [sender] }, 'sqs:SendMessage')) {
     const what = `The policy of the queue ${QueueUrl} does not let ${sender} send, so no upload is announced.`;
-    return { severity: 'fault', what, todo: 'Deploy the stack again. Until then the daily sweep finds the uploads.' };
+    return { severity: 'fault', what, todo: `${DEPLOY_AGAIN} Until then the daily sweep finds the uploads.` };
   }
   return KmsMasterKeyId === undefined ? 'good' : examineKeyPolicy(KmsMasterKeyId, sender, access, signal);
 }
@@ -41,7 +41,7 @@ async function examineKeyPolicy(
     return {
       severity: 'fault',
       what: `The queue is encrypted with the key ${KeyId} of AWS, which ${sender} may not use.`,
-      todo: 'Deploy the stack again, or give the queue a key of your own that lets the service in.',
+      todo: `${DEPLOY_AGAIN} Or give the queue a key of your own that lets the service in.`,
     };
   }
   if (/(^|:)alias\//.test(KeyId)) return { notChecked: `the queue names its key by the alias ${KeyId}` };

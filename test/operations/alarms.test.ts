@@ -18,7 +18,13 @@ const topic = (confirmed: number, pending: number): string =>
   <entry><key>SubscriptionsPending</key><value>${pending}</value></entry>
   </Attributes></GetTopicAttributesResult></GetTopicAttributesResponse>`;
 
-async function examined(alarms: readonly object[], subscriptions = topic(1, 0)) {
+/** @see https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html ("Errors") */
+const noTopic = {
+  status: 404,
+  body: '<ErrorResponse><Error><Type>Sender</Type><Code>NotFound</Code><Message>Topic does not exist</Message></Error></ErrorResponse>',
+};
+
+async function examined(alarms: readonly object[], subscriptions: string | typeof noTopic = topic(1, 0)) {
   const { deployment } = await deploymentAt((body) =>
     body.startsWith('{') ? JSON.stringify({ MetricAlarms: alarms }) : subscriptions,
   );
@@ -66,6 +72,12 @@ describe('the check of the alarms', () => {
       [alarm('flows-failed')],
       topic(0, 0),
       /^The alarms reach no one: the topic arn:aws:sns:\S+ has no/,
+    ],
+    [
+      'somebody has deleted their topic',
+      [alarm('flows-failed')],
+      noTopic,
+      /^The alarms reach no one: the topic arn:aws:sns:\S+ does not exist/,
     ],
   ])('warns if %s', async (_, alarms, subscriptions, what) => {
     const { heard } = await examined(alarms, subscriptions);

@@ -282,6 +282,7 @@ describe('the check of the notifications', () => {
     expect(await sentence()).toMatch(
       /^The bucket inbox announces its uploads neither to the queue .* nor to EventBridge/,
     );
+    expect((await resultOf('notifications', deployed))?.todo).toContain('--revert-drift');
     await configure(toQueue('elsewhere/'));
     expect(await sentence()).toBe('The bucket inbox announces only some of its uploads to the queue.');
     await configure(toQueue());
