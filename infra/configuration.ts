@@ -63,12 +63,8 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
   const changes = readJson(join(dir, name), name);
   if (changes === undefined)
     throw new ConfigurationError([`stage ${stage}: expected the file ${name} beside cdk.json`]);
-  // With the ledger of another pipeline, each would end the flows of the other.
-  const ledger = ledgerIn(base);
-  if (ledger !== undefined && ledgerIn(changes.value) === undefined) {
-    const issue = `deployment.ledgerBucket: expected it in ${name}, because no two stages may share a ledger, got ${quoted(ledger)} for all stages`;
-    throw new ConfigurationError([issue], { source });
-  }
+  const shared = sharedPlaces(base, changes.value, name);
+  if (shared.length > 0) throw new ConfigurationError(shared, { source });
   const { pipeline: given = PIPELINE_DEFAULT } = isObject(base) ? base : {};
   // Anything but a text is left to the check of the whole configuration.
   const pipeline = typeof given === 'string' ? `${given}-${stage}` : given;
@@ -79,10 +75,29 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
   };
 }
 
-const ledgerIn = (configuration: unknown): unknown => {
-  const { deployment } = isObject(configuration) ? configuration : {};
-  return isObject(deployment) ? deployment.ledgerBucket : undefined;
-};
+/** Buckets that a stage names itself, or a prefix in them, and what would happen if it had those of another stage. */
+const OF_ONE_STAGE = [
+  ['ledgerBucket', undefined, 'the ledger end the flows of each other'],
+  ['inboxBucket', 'inboxPrefix', 'the inbox each pay for each upload'],
+  ['resultsBucket', 'resultsPrefix', 'the results overwrite the receipts of each other'],
+] as const;
+
+/** What is wrong with the places that a stage would have from the configuration of all stages. */
+function sharedPlaces(base: unknown, changes: unknown, name: string): readonly string[] {
+  return OF_ONE_STAGE.flatMap(([bucket, prefix, harm]) => {
+    const shared = memberOf(base, 'deployment', bucket);
+    const isOwn = memberOf(changes, 'deployment', bucket) !== undefined;
+    if (shared === undefined || isOwn || (prefix && memberOf(changes, 'settings', prefix) !== undefined)) return [];
+    const place = prefix === undefined ? name : `${name}, or settings.${prefix}`;
+    const got = `got ${quoted(shared)} for all stages`;
+    return [`deployment.${bucket}: expected it in ${place}, because stages that share ${harm}, ${got}`];
+  });
+}
+
+function memberOf(configuration: unknown, part: string, name: string): unknown {
+  const of = isObject(configuration) ? configuration[part] : undefined;
+  return isObject(of) ? of[name] : undefined;
+}
 
 /** Undefined if there is no such file. */
 function readJson(path: string, name: string): { readonly value: unknown } | undefined {

@@ -77,15 +77,24 @@ describe('the configuration', () => {
     expect(read({ 'flowdrop.dev.json': {} }, 'dev').value).toMatchObject({ pipeline: 'flowdrop-dev' });
   });
 
-  it('of a stage takes no ledger from the configuration of all stages', () => {
-    const ledger = { deployment: { ledgerBucket: 'old-ledger' } };
-    const files = { 'flowdrop.json': { ...OWN, ...ledger }, 'flowdrop.test.json': {} };
-    expect(read(files).value).toMatchObject(ledger);
+  it.each([
+    ['ledgerBucket', 'ledger', {}],
+    ['inboxBucket', 'inbox', { inboxPrefix: 'test/' }],
+    ['resultsBucket', 'results', { resultsPrefix: 'test/' }],
+  ])('of a stage takes no %s from the configuration of all stages', (bucket, what, settings) => {
+    const common = { deployment: { [bucket]: 'common' } };
+    const files = { 'flowdrop.json': { ...OWN, ...common }, 'flowdrop.test.json': {} };
+    expect(read(files).value).toMatchObject(common);
     expect(() => read(files, 'test')).toThrow(
-      'flowdrop.json: deployment.ledgerBucket: expected it in flowdrop.test.json, because no two stages may share a ledger, got "old-ledger"',
+      new RegExp(
+        `^flowdrop.json: deployment.${bucket}: expected it in flowdrop.test.json, .*because stages that share the ${what} .*, got "common"`,
+      ),
     );
-    const own = { deployment: { ledgerBucket: 'test-ledger' } };
+    const own = { deployment: { [bucket]: 'of-test' } };
     expect(read({ ...files, 'flowdrop.test.json': own }, 'test').value).toMatchObject(own);
+    if (Object.keys(settings).length === 0) return;
+    const ofTest = { ...files, 'flowdrop.test.json': { settings } };
+    expect(read(ofTest, 'test').value).toMatchObject({ ...common, settings });
   });
 
   it('is checked with the paths in its file, which is named once, and so are its warnings', () => {
