@@ -103,14 +103,15 @@ export async function rewritten(delivery: Delivery, claim: Claim, entry: Claimed
 /**
  * Notes in the claim why the upload waits for its turn, for the operator. Returns the claim as it stands then. If the
  * note cannot be written, the sending goes on without it.
+ * @throws {ClaimHeldError} another invocation has taken the upload over.
  */
 export async function tellWaiting(delivery: Delivery, claim: Claim, told: Omit<Told, 'at'>): Promise<Claim> {
   delivery.log.info('The upload waits for its turn', { why: told.message });
   const entry = answered(claim.entry, { ...told, at: delivery.ports.clock.now() });
   try {
-    const written = await replaceClaim(delivery, claim, entry, delivery.invocation.work);
-    return written.won ? { ...claim, stored: written.stored, entry } : claim;
+    return await rewritten(delivery, claim, entry);
   } catch (error) {
+    if (error instanceof ClaimHeldError) throw error;
     delivery.log.warn('The claim could not say why the upload waits', { error: error as Error });
     return claim;
   }

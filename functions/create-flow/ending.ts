@@ -13,7 +13,6 @@ import {
   runningMarkerOf,
   type TerminalEntry,
   type Wait,
-  type WaitingEntry,
   waiting,
   waitingMarkerOf,
 } from '../ledger/entry.ts';
@@ -145,20 +144,16 @@ type FlowEnding = Extract<Ending, { kind: 'flow' }>;
 async function concludeFlow(delivery: Delivery, ending: FlowEnding): Promise<Outcome> {
   const { claim, flowId, how } = ending;
   delivery.identify({ flowId });
-  const outcome = await writeFlow(delivery, ending, claim);
+  const outcome = await writeFlow(delivery, ending, claim.stored);
   if (how === 'created') await noteSuccess(claim.entry, 'created', delivery.ports, delivery.invocation.closing);
   return outcome;
 }
 
-/** @param replaced the entry that becomes `running`. */
-async function writeFlow(
-  delivery: Delivery,
-  ending: FlowEnding,
-  replaced: { readonly stored: Stored; readonly entry: ClaimedEntry | WaitingEntry },
-): Promise<Outcome> {
-  const { flowId, how } = ending;
-  const entry = running(replaced.entry, { id: flowId, createdAt: delivery.ports.clock.now() });
-  const written = await replaceClaim(delivery, replaced, entry, delivery.invocation.closing);
+/** @param stored the entry that becomes `running`. */
+async function writeFlow(delivery: Delivery, ending: FlowEnding, stored: Stored): Promise<Outcome> {
+  const { claim, flowId, how } = ending;
+  const entry = running(claim.entry, { id: flowId, createdAt: delivery.ports.clock.now() });
+  const written = await replaceClaim(delivery, { ...claim, stored }, entry, delivery.invocation.closing);
   if (!written.won) return yieldFlow(delivery, ending, written.current);
   await writeRest(delivery, entry);
   delivery.log.info(`Flow ${how}`, { template: entry.route.template });
@@ -166,7 +161,7 @@ async function writeFlow(
 }
 
 /**
- * Our flow becomes that of the upload if the upload waits for it. Otherwise it yields to the other invocation.
+ * Our flow becomes that of the upload if none has become that. Otherwise it yields to the other invocation's.
  * @param current the entry that another invocation has written.
  */
 async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored | undefined): Promise<Outcome> {
@@ -174,16 +169,13 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   const mine = ending.claim.entry;
   const { ports, invocation } = delivery;
   const theirs = current?.entry;
-  // The other invocation let the upload wait, because a flow may exist. This is that flow.
-  if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
-    return writeFlow(delivery, ending, { stored: current, entry: theirs });
-  }
-  // The other invocation is at work on the upload, and will find our flow by its tag. So the flow is not aborted.
-  if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
-  if (theirs?.state === 'running' && theirs.flow.id === flowId) {
-    await writeRest(delivery, theirs);
-    return 'running already';
-  }
+  // The other invocation looks for a flow, lets the upload wait for one, or is about to make a second one, which yields.
+  const isOpen = theirs?.state === 'waiting' || theirs?.state === 'claimed';
+  if (current !== undefined && isOpen && theirs.generation === mine.generation)
+    return writeFlow(delivery, ending, current);
+  // It has found our flow, or S3's answer to our own write was lost.
+  if (theirs !== undefined && 'flow' in theirs && theirs.flow?.id === flowId)
+    return conclude(delivery, { kind: 'known', entry: theirs });
   delivery.count('FlowsOrphaned');
   delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
   const of = { uploadId: mine.upload.id, template: mine.route.template };

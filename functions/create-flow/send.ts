@@ -87,6 +87,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
   const onWaiting = (message: string, until: number | undefined): void => {
     // A request may wait twice: it is sent again after a new token was read.
     told = told.then((current) => tellWaiting(delivery, current, { message, until }));
+    told.catch(() => {}); // Whoever awaits it gets the error. Until then, it must not end the process.
   };
   const beforeSending = async (): Promise<string> => {
     // The client calls this again only if the service refused the request before.
@@ -95,6 +96,9 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
     told = told.then((current) => withKey(delivery, current, wasRefused));
     const { entry } = await told;
     await permit.obtain(work);
+    // While a machine sleeps, its clock goes on, but not its timers. The claim may be over by now.
+    if (delivery.ports.clock.now() >= delivery.invocation.workEndsAt)
+      throw new OutOfTimeError('The time of this invocation was over before the file could be sent');
     // The metric counts only here: before, the upload could still fail, give way or be held.
     const mayExist = entry.doubt !== undefined && !entry.doubt.isDismissed && !isKeyGood(delivery, entry);
     if (mayExist && !wasRefused) {

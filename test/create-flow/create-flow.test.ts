@@ -388,6 +388,22 @@ describe('an upload that the service does not take now', () => {
     expect(viewOf(await world.entry(), world.ports.settings).wait).toHaveProperty('askedUntil');
   });
 
+  it('is not sent once the time of its invocation is over, although its machine slept and its timers are late', async () => {
+    await start();
+    const { holds } = world.ports;
+    const read = holds.read.bind(holds);
+    holds.read = (signal) => {
+      world.clock.advance(20 * MINUTE);
+      holds.read = read;
+      return read(signal);
+    };
+    await world.send('a');
+    expect(world.service.flows).toHaveLength(0);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'out-of-time' });
+    expect((await world.settled('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
     await start();
     world.remainingMs = 50_000;
@@ -669,11 +685,11 @@ describe('another invocation that took the upload over', () => {
     expect((await world.settled('a')).status).toBe('succeeded');
   });
 
-  it('and is at work on it finds our flow, and the message stays in the queue', async () => {
-    const response = await overtaken(({ claimedAt }) => ({ claimedAt: claimedAt + 1, deadline: claimedAt + 60_000 }));
-    expect(response?.batchItemFailures).toHaveLength(1);
+  it('and is at work on it is given our flow', async () => {
+    const theirClaim = ({ claimedAt }: ClaimedEntry) => ({ claimedAt: claimedAt + 1, deadline: claimedAt + 60_000 });
+    expect((await overtaken(theirClaim))?.batchItemFailures).toEqual([]);
+    expect(await world.entry()).toMatchObject({ state: 'running', flow: { id: world.service.flows[0]?.id } });
     expect(world.service.flows[0]?.aborted).toBe(false);
-    world.clock.advance(3 * MINUTE);
     expect((await world.settled('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(1);
   });
@@ -709,6 +725,70 @@ describe('an upload outside of the present inbox', () => {
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure });
     expect(world.service.flows).toEqual([]);
   });
+  it('and is making a second flow, because a search proved that there was none, makes that one the orphan', async () => {
+    const areBothSent = Promise.withResolvers<void>();
+    const isOursWritten = Promise.withResolvers<void>();
+    let creations = 0;
+    let theirs: Promise<unknown> | undefined;
+    await start({
+      transport: (direct) => async (request, signal) => {
+        if (request.method !== 'POST') return direct(request, signal);
+        creations += 1;
+        if (creations === 1) {
+          world.clock.advance(20 * MINUTE); // Our process is frozen before the request leaves it.
+          theirs = world.deliver();
+          await areBothSent.promise;
+        } else {
+          areBothSent.resolve();
+          await isOursWritten.promise;
+        }
+        return direct(request, signal);
+      },
+    });
+    expect(await failuresOfSending('a')).toBe(0);
+    isOursWritten.resolve();
+    await theirs;
+    expect(await world.entry()).toMatchObject({ state: 'running', flow: { id: world.service.flows[0]?.id } });
+    expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([false, true]);
+    expect(world.count('FlowsOrphaned')).toBe(1);
+    expect((await world.settled('a')).status).toBe('succeeded');
+  });
+
+  it('and has ended our flow leaves it as it is', async () => {
+    await start();
+    const { flows } = world.ports;
+    const create = flows.create.bind(flows);
+    flows.create = async (request, signal) => {
+      const made = await create(request, signal);
+      const { claimedAt, deadline: _, ...facts } = (await world.entry()) as ClaimedEntry;
+      const end = { state: 'succeeded', endedAt: claimedAt, flow: { id: made.flowId, createdAt: claimedAt } };
+      const ended = { ...facts, ...end, nonce: 'theirs', assets: [], failedOutputs: [] };
+      await world.put(LEDGER, `uploads/${facts.upload.id}.json`, JSON.stringify(ended));
+      return made;
+    };
+    expect(await failuresOfSending('a')).toBe(0);
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect(world.count('FlowsOrphaned')).toBe(0);
+    expect(world.service.flows[0]?.aborted).toBe(false);
+  });
+
+  it('is noticed while ours waits for its turn, and ours is not sent again', async () => {
+    await start({
+      transport: (direct) => async (request, signal) => {
+        const answer = await direct(request, signal);
+        if (answer.status !== 429) return answer;
+        const entry = (await world.entry()) as ClaimedEntry;
+        const theirs = { ...entry, nonce: 'theirs', claimedAt: entry.claimedAt + 1 };
+        await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify(theirs));
+        return answer;
+      },
+    });
+    world.remainingMs = 2 * MINUTE;
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '10' } }, 1);
+    expect(await failuresOfSending('a')).toBe(1);
+    expect(world.service.flows).toHaveLength(0);
+  });
+
 
   it('is collected if it is in doubt and its flow is found', async () => {
     await start({ s3: { authorize: isAllowed }, service: { variation: { listingDelayMs: 3 * MINUTE } } });
