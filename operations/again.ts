@@ -251,10 +251,13 @@ export async function makeAnew(
     stages,
     late,
   }: { readonly from: string; readonly stages: readonly PlannedStage[]; readonly late?: true | undefined },
-  { collecting }: Deployment,
+  deployment: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void,
 ): Promise<readonly Acted[]> {
+  const { collecting } = deployment;
+  const isBegun = async (id: string) =>
+    (await readChain(id, deployment, signal))?.anew?.some(({ route }) => route === from) !== true;
   const acted: Acted[] = [];
   for (const batch of batchesOf(stages)) {
     // A chain may have changed since the plan. Then the id of an upload stands for its key.
@@ -274,6 +277,8 @@ export async function makeAnew(
       // One request begins so many. The next one begins those that are left. If it named chains that are whole by now, it
       // would make them anew.
       if (batch.length > 1 || done === before || !answer.some(({ result }) => result === 'not begun yet')) break;
+      // If this machine slept meanwhile, ticks have begun what was left.
+      if (await isBegun(again[0] as string)) break;
       before = done;
     }
     acted.push(...ofBatch.values());

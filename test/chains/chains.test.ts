@@ -8,6 +8,7 @@ import type { ChainReport, Receipt } from '../../functions/publish/report-schema
 import type { Route } from '../../functions/uploads/route.ts';
 import type { Upload } from '../../functions/uploads/upload.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
+import { act } from '../../operations/act.ts';
 import { answer, dyingAt, ECHO, INBOX, LEDGER, RESULTS, start, world } from '../support/world.ts';
 
 const copies = (count: number): Route['parameters'] => ({ copies: count });
@@ -747,6 +748,27 @@ describe('a stage that is made anew', () => {
       expect(await generations()).toEqual(Array.from({ length: 25 }, () => 2));
       await world.settle();
       expect((await report()).status).toBe('succeeded');
+      expect(world.service.flows).toHaveLength(1 + 2 * 25);
+    });
+
+    it('is not made once more by a command whose machine slept while the ticks began what was left', async () => {
+      await startFan();
+      const id = await firstId();
+      const begins = (await entriesOf('each')).map(({ upload }) => upload);
+      const collecting = {
+        invoke: async () => {
+          const results = await world.invoke(({ closing }) =>
+            makeAnew([id], { from: 'each', atOnceMax: 10 }, world.ports, closing),
+          );
+          await world.tickAfter(17 * 60_000);
+          await world.settle();
+          return results;
+        },
+      };
+      const deployment = { collecting, s3: world.s3, settings: world.ports.settings, clock: world.clock } as never;
+      const plan = { action: 'again', uploads: [], from: 'each', stages: [{ id, key: 'a.txt', begins }] } as const;
+      await act(plan, deployment, new AbortController().signal);
+      expect(await generations()).toEqual(Array.from({ length: 25 }, () => 2));
       expect(world.service.flows).toHaveLength(1 + 2 * 25);
     });
 

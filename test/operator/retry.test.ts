@@ -1,11 +1,13 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import { LEDGER_FORMAT } from '../../functions/ledger/entry-schema.ts';
 import { retryUploads } from '../../functions/operator/retry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { act } from '../../operations/act.ts';
+import { upload } from '../ledger/support.ts';
 import { dyingAt, ECHO, INBOX, LEDGER, MINUTE, start, world } from '../support/world.ts';
 
 const expectResubmitted = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
@@ -298,11 +300,22 @@ describe('a retry of many', () => {
         return results.map((result, at) => ({ upload: `${Math.min(from, 1) + at}`, result }));
       },
     };
+    await start();
+    const begun = {
+      generation: 2,
+      uploads: [],
+      closed: [],
+      gathered: [],
+      withheld: [],
+      anew: [{ route: 'two', seen: 1 }],
+    };
+    const chain = { schema: LEDGER_FORMAT, first: upload, ...begun };
+    await world.put(LEDGER, 'chains/9.json', JSON.stringify(chain));
     const stages = [{ id: '9', key: 'a', begins: ['0', '1', '2'].map((id) => ({ id, key: id })) }];
     const counts: number[] = [];
     const acted = await act(
       { action: 'again', uploads: [], from: 'two', stages },
-      { collecting } as never,
+      { collecting, s3: world.s3, settings: world.ports.settings, clock: world.clock } as never,
       new AbortController().signal,
       (count) => counts.push(count),
     );
