@@ -1,8 +1,13 @@
 import { iso } from '../base/clock.ts';
 import { OutOfTimeError } from '../base/invocation.ts';
 import { messageOf } from '../base/printable.ts';
-import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
-import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import {
+  FlowServiceError,
+  MisaddressedError,
+  UnauthorisedError,
+  UnintelligibleAnswerError,
+} from '../flow-service/errors.ts';
+import { listedWithinMs } from '../flow-service/flow-search.ts';
 import type { FlowRecord, Found } from '../flow-service/types.ts';
 import { uncountLater } from '../holds/permit.ts';
 import {
@@ -69,7 +74,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
   const { isAsked } = claim;
   const { doubt, misaddressedSince } = claim.entry;
   if (doubt === undefined || doubt.isDismissed) return { kind: 'settled', claim };
-  const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
+  const conclusiveAt = doubt.sentBy + listedWithinMs(flows.service);
   // A listing whose reading began before this time may lack the flow.
   const isEarly = clock.now() < conclusiveAt;
   const mayRepeat = isKeyGood(delivery, claim.entry);
@@ -235,7 +240,10 @@ async function findFlow(
   try {
     if (isChecked) await checkHealth(delivery, entry);
     const tag = flowTagOf(entry, delivery.ports.settings.pipeline);
-    return await delivery.batch.searches.find({ tag, since: claimedAt, mayBeAbsent });
+    const found = await delivery.batch.searches.find({ tag, since: claimedAt, mayBeAbsent });
+    if (found.result !== 'unknown' || found.mayPass === undefined) return found;
+    // It is read again, like a listing that says that it failed.
+    throw new UnintelligibleAnswerError(found.why, { isOwnError: true });
   } catch (error) {
     if (!(error instanceof FlowServiceError || error instanceof OutOfTimeError)) throw error;
     return { result: 'unanswered', why: messageOf(error), error };

@@ -1,6 +1,6 @@
 import { iso } from '../base/clock.ts';
 import type { MetricName } from '../base/telemetry.ts';
-import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
+import { listedWithinMs } from '../flow-service/flow-search.ts';
 import { noteFailure, noteSuccess } from '../holds/outcomes.ts';
 import {
   type ClaimedEntry,
@@ -54,7 +54,7 @@ export function failing(delivery: Delivery, claim: Claim, failure: KnownFailure)
   if (doubt === undefined || !isKeyGood(delivery, claim.entry)) return { kind: 'failed', claim, failure };
   const entry = inDoubt(claim.entry, { ...doubt, isKeySpent: true });
   const message = `The service may have created a flow. It is searched for before the upload fails: ${failure.message}`;
-  const notBefore = Math.max(delivery.ports.clock.now(), doubt.sentBy + LISTING_DELAY_MAX_MS);
+  const notBefore = Math.max(delivery.ports.clock.now(), doubt.sentBy + listedWithinMs(delivery.ports.flows.service));
   const wait = { reason: 'in-doubt', message, notBefore } as const;
   return { kind: 'wait', claim: { ...claim, entry }, wait };
 }

@@ -395,7 +395,12 @@ class HttpFlowService implements FlowService {
     return this.#all('templates', this.#listingCall('templates', described.path, 2), listing, signal);
   }
 
-  readonly find: FlowService['find'] = async (sought, signal, hadFlowBefore = async () => false) => {
+  readonly find: FlowService['find'] = async (
+    sought,
+    signal,
+    hadFlowBefore = async () => false,
+    madeBetween = async () => [],
+  ) => {
     const { list } = this.service;
     if (list === undefined) {
       return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
@@ -412,6 +417,7 @@ class HttpFlowService implements FlowService {
         isKnown ??= isKnownHere ? Promise.resolve(true) : hadFlowBefore(listedBefore);
         return isKnown;
       },
+      madeSince: (since) => madeBetween(since, listedBefore),
     });
   };
 

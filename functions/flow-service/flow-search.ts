@@ -1,7 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
+import { shorten } from '../base/printable.ts';
 import type { FlowPage } from './answers.ts';
 import { isRejection, type Listing, type ReadPage } from './flow-listing.ts';
+import { ANSWER_SECONDS, type ServiceDescription } from './service-description.ts';
 import type { FlowRecord, Found, Sought } from './types.ts';
 
 /** Maximum number of pages and of flows of the listing that are read. A longer listing proves nothing. */
@@ -10,6 +12,13 @@ export const FIND_FLOWS_MAX = 10_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
+
+/**
+ * Time from the last byte of a creation until its flow must be listed, in milliseconds. A gateway may break the connection
+ * while the service still takes its time to make the flow: with `answerSeconds` of 600, that is 20 minutes.
+ */
+export const listedWithinMs = ({ create: { answerSeconds = ANSWER_SECONDS } }: ServiceDescription): number =>
+  Math.max(LISTING_DELAY_MAX_MS, 2 * answerSeconds * 1000);
 
 /** How much newer than one above it a flow may be, in milliseconds: an order by id may know whole seconds only. */
 const ORDER_MARGIN_MS = 1_000;
@@ -25,10 +34,14 @@ interface Search {
   readonly list: () => Listing<FlowPage>;
   /** Tells whether we know a flow that must be listed by now. Called only if the listing shows none of Flowdrop. */
   readonly isFlowKnown: () => Promise<boolean>;
+  /** The ids of flows that we know, that were made since a time, and that must be listed by now. */
+  readonly madeSince: (since: number) => Promise<readonly string[]>;
 }
 
 /** The best flow so far of each that is sought. */
 type FlowsFound = Map<Sought, FlowRecord>;
+
+type Unfound = Exclude<Found, { readonly result: 'found' }>;
 
 /** What the listing showed when it was read once. */
 interface Listed {
@@ -52,6 +65,8 @@ interface Listed {
  *    it move up then, and one of them to a page that was read already. So the listing is read twice, and must show the
  *    same flows in the same order both times. Only new flows may be added.
  * 3. *Tags are shown, and so are ended flows.* At least one listed flow shows each, and none has a tag that cannot be read.
+ *    All flows that we know from the time of the request are listed. A replica may know only the flows that it has made, and
+ *    a service may list flows late, only the first hundred, or for some minutes after their end.
  *
  * A listing without any flow of Flowdrop is a proof as well, because the first flow of a new account can be in doubt. It
  * proves nothing if this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago: then the
@@ -70,7 +85,7 @@ export async function findFlows(search: Search): Promise<readonly Found[]> {
 }
 
 /** Reads the listing twice, or as often as it takes. Returns the result for the flows that were not found. */
-async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Found, { readonly result: 'found' }>> {
+async function readTwice(search: Search, found: FlowsFound): Promise<Unfound> {
   let before: Listed | undefined;
   let why: string | undefined;
   for (let times = 0; times < READINGS_MAX; times += 1) {
@@ -87,11 +102,21 @@ async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Fou
     if (!showsOurs && (await search.isFlowKnown())) {
       return { result: 'unknown', why: 'the listing shows no flow of Flowdrop although some may have been made' };
     }
-    if (doubt === undefined && (pages === 1 || isShownAgain(before, listed))) return { result: 'absent' };
+    if (doubt === undefined && (pages === 1 || isShownAgain(before, listed)))
+      return absentUnlessLacking(search, listed);
     before = doubt === undefined ? listed : undefined;
     why = doubt;
   }
   return { result: 'unknown', why: why ?? 'flows leave the listing, or move in it, while it is read' };
+}
+
+/** Absence, unless the listing lacks a flow that it must show if it shows the one that is sought. */
+async function absentUnlessLacking({ sought, madeSince }: Search, { ids }: Listed): Promise<Unfound> {
+  const made = await madeSince(Math.min(...sought.map(({ since }) => since)));
+  const lacking = made.find((id) => !ids.includes(id));
+  if (lacking === undefined) return { result: 'absent' };
+  const why = `the listing lacks the flow ${shorten(lacking)}, which was made at the time of the request`;
+  return { result: 'unknown', why, mayPass: true };
 }
 
 async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {

@@ -214,11 +214,14 @@ export interface FlowService {
    * `absent` only if the flow cannot have been overlooked (see `flow-search.ts`), and `unknown` otherwise.
    * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, a listing without any
    * flow of Flowdrop proves nothing. Default: the caller knows of none.
+   * @param madeBetween tells which flows the caller knows that were made between two times. A listing that lacks one of
+   * them proves nothing. Default: the caller knows of none.
    */
   find(
     sought: readonly Sought[],
     signal: AbortSignal,
     hadFlowBefore?: (before: number) => Promise<boolean>,
+    madeBetween?: (since: number, before: number) => Promise<readonly string[]>,
   ): Promise<readonly Found[]>;
   /** What the first two pages of the listing of flows show. @throws {NotFoundError} @throws {NotServedError} */
   sample(signal: AbortSignal): Promise<ListingSample>;
@@ -257,7 +260,8 @@ export interface Sought {
 export type Found =
   | { readonly result: 'found'; readonly flow: FlowRecord }
   | { readonly result: 'absent' }
-  | { readonly result: 'unknown'; readonly why: string };
+  /** `mayPass`: another search may find the flow, or prove its absence. */
+  | { readonly result: 'unknown'; readonly why: string; readonly mayPass?: true };
 
 /** The source of the service's token. */
 export interface Token {

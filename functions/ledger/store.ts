@@ -11,8 +11,8 @@ import type * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
 import { issuesTold } from '../base/validation.ts';
 import { CONFLICT_TRIES_MAX, ifThere, isConditionUnmet, isConflict, pastConflicts } from '../s3/errors.ts';
-import { uploadId } from '../uploads/upload.ts';
-import type { Entry } from './entry.ts';
+import { secondDigits, uploadId } from '../uploads/upload.ts';
+import { type Entry, isTerminal } from './entry.ts';
 import { entrySchema, LEDGER_FORMAT } from './entry-schema.ts';
 import {
   entryKey,
@@ -104,6 +104,9 @@ export class ContendedError extends Error {
 
 /** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
 export const FLOW_ENTRIES_READ_MAX = 20;
+
+/** Time within which files are taken to be put together, in milliseconds. */
+const PUT_TOGETHER_MS = 60_000;
 
 /**
  * The ledger: entries and markers in one bucket. Entries change only by conditional writes.
@@ -279,6 +282,35 @@ export class Ledger {
       entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before);
     const reading = this.read(uploadId, signal).then((stored) => stored !== undefined && hadFlow(stored.entry));
     return readableOr(reading, () => true);
+  }
+
+  /**
+   * The ids of flows that were made between two times, and that the service should still know: those of uploads that run or
+   * have succeeded. Only the {@link FLOW_ENTRIES_READ_MAX} files that were put next to the earlier time are looked at.
+   */
+  async flowsMade(
+    { since, before }: { readonly since: number; readonly before: number },
+    signal: AbortSignal,
+  ): Promise<readonly string[]> {
+    // The files of a batch are put together, and claimed one after the other.
+    const from = since - PUT_TOGETHER_MS;
+    for await (const { entries } of this.entryPages(secondDigits(from), signal)) {
+      const next = entries.findIndex(({ id }) => id >= secondDigits(since));
+      const middle = next < 0 ? entries.length : next;
+      const half = FLOW_ENTRIES_READ_MAX / 2;
+      const near = entries.slice(Math.max(0, middle - half), middle + half);
+      const read = await Promise.all(near.map(({ id }) => readableOr(this.read(id, signal), () => undefined)));
+      return read.flatMap((stored) => {
+        const { entry } = stored ?? {};
+        if (entry?.state !== 'running' && entry?.state !== 'succeeded') return [];
+        const { flow, arrivedAt, isShared } = entry;
+        const isDeleted = isTerminal(entry) && entry.flowDeletion !== undefined;
+        // A flow that was found by a search is older than the entry says, and never older than the message.
+        const isMade = flow !== undefined && arrivedAt >= from && flow.createdAt <= before;
+        return isMade && !isDeleted && isShared !== true ? [flow.id] : [];
+      });
+    }
+    return [];
   }
 
   async #write<E extends Entry>(

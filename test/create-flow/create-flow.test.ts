@@ -489,6 +489,37 @@ describe('an upload in doubt', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
+  it('is looked for until its flow is listed, if the service may take ten minutes to make it', async () => {
+    await start({ speaks: { create: { answerSeconds: 600 } }, service: { variation: { listingDelayMs: 9 * MINUTE } } });
+    world.fault('createFlow', lost, 1);
+    await world.send('a');
+    await world.deliverAndTick(4, 2 * MINUTE);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('FlowsAdopted')).toBe(1);
+  });
+
+  it('is looked for again while the listing lacks a flow of the same minute, as if a replica knew only its own', async () => {
+    await start({ service: { variation: { paging: 'none' } } });
+    await world.send('before');
+    await world.settle();
+    const [{ id, additional, createdAt } = { id: '', createdAt: 0 }] = world.service.flows;
+    const before = { flow_id: id, state: 'completed', additional, created_at: new Date(createdAt).toISOString() };
+    let isOtherReplica = true;
+    world.service.intercept = (_, { operation, n }) => {
+      if (operation === 'createFlow') return n === 2 ? lost : undefined;
+      return operation === 'listFlows' && isOtherReplica ? answer({ flows: [before] }) : undefined;
+    };
+    for (const key of ['a', 'b']) await world.send(key);
+    await world.deliverAndTick(5, 2 * MINUTE);
+    expect(world.service.flows).toHaveLength(3);
+    isOtherReplica = false;
+    await world.settle();
+    expect(world.service.flows).toHaveLength(3);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.count('DoubtsRetried')).toBe(0);
+  });
+
   it('is sent again after five minutes if no flow was made', async () => {
     await start();
     world.fault('createFlow', { status: 500 }, 1);
@@ -694,37 +725,6 @@ describe('another invocation that took the upload over', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('and has another flow makes ours an orphan, which is aborted and counted', async () => {
-    const theirFlow = ({ claimedAt }: ClaimedEntry) => ({
-      state: 'running',
-      flow: { id: 'their-flow', createdAt: claimedAt },
-    });
-    expect((await overtaken(theirFlow))?.batchItemFailures).toEqual([]);
-    expect(await world.entry()).toMatchObject({ flow: { id: 'their-flow' } });
-    expect(world.count('FlowsOrphaned')).toBe(1);
-    expect(world.service.flows[0]?.aborted).toBe(true);
-    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
-  });
-});
-
-describe('an upload outside of the present inbox', () => {
-  const replaceInbox = () => world.redeploy({ inboxBucket: 'new-inbox' });
-  const isAllowed = ({ resource }: { readonly resource: string }) =>
-    world.ports.settings.inboxBucket === INBOX || !/:::inbox(\/|$)/.test(resource);
-
-  it.each([
-    ['waits', { status: 429 }],
-    ['is in doubt and has no flow', { status: 500 }],
-  ])('ends as failed if it %s, with a receipt that says so', async (_, fault) => {
-    await start({ s3: { authorize: isAllowed } });
-    world.fault('createFlow', fault, 1);
-    await world.send('a');
-    replaceInbox();
-    await world.settle();
-    const failure = { code: 'outside-inbox', message: expect.stringContaining('new-inbox') };
-    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure });
-    expect(world.service.flows).toEqual([]);
-  });
   it('and is making a second flow, because a search proved that there was none, makes that one the orphan', async () => {
     const areBothSent = Promise.withResolvers<void>();
     const isOursWritten = Promise.withResolvers<void>();
@@ -789,6 +789,37 @@ describe('an upload outside of the present inbox', () => {
     expect(world.service.flows).toHaveLength(0);
   });
 
+  it('and has another flow makes ours an orphan, which is aborted and counted', async () => {
+    const theirFlow = ({ claimedAt }: ClaimedEntry) => ({
+      state: 'running',
+      flow: { id: 'their-flow', createdAt: claimedAt },
+    });
+    expect((await overtaken(theirFlow))?.batchItemFailures).toEqual([]);
+    expect(await world.entry()).toMatchObject({ flow: { id: 'their-flow' } });
+    expect(world.count('FlowsOrphaned')).toBe(1);
+    expect(world.service.flows[0]?.aborted).toBe(true);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+});
+
+describe('an upload outside of the present inbox', () => {
+  const replaceInbox = () => world.redeploy({ inboxBucket: 'new-inbox' });
+  const isAllowed = ({ resource }: { readonly resource: string }) =>
+    world.ports.settings.inboxBucket === INBOX || !/:::inbox(\/|$)/.test(resource);
+
+  it.each([
+    ['waits', { status: 429 }],
+    ['is in doubt and has no flow', { status: 500 }],
+  ])('ends as failed if it %s, with a receipt that says so', async (_, fault) => {
+    await start({ s3: { authorize: isAllowed } });
+    world.fault('createFlow', fault, 1);
+    await world.send('a');
+    replaceInbox();
+    await world.settle();
+    const failure = { code: 'outside-inbox', message: expect.stringContaining('new-inbox') };
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure });
+    expect(world.service.flows).toEqual([]);
+  });
 
   it('is collected if it is in doubt and its flow is found', async () => {
     await start({ s3: { authorize: isAllowed }, service: { variation: { listingDelayMs: 3 * MINUTE } } });

@@ -506,6 +506,21 @@ describe('absence is not proven', () => {
     expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'unknown', why }]);
   });
 
+  it('by a listing that lacks a flow that the caller knows from the time of the request', async () => {
+    const { flows, clock } = listing(() => ({ flows: [flow('a', 1), flow('b', -9), ours('c', -9)], next: null }));
+    const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
+    const asked: number[][] = [];
+    const knowing = (...known: string[]) =>
+      flows.find([sought], never, undefined, async (...times) => {
+        asked.push(times);
+        return known;
+      });
+    expect(await knowing('a', 'b')).toEqual([{ result: 'absent' }]);
+    const why = expect.stringContaining('lacks the flow d');
+    expect(await knowing('a', 'd')).toEqual([{ result: 'unknown', why, mayPass: true }]);
+    expect(asked[0]).toEqual([SINCE, clock.now() - 5 * MINUTE]);
+  });
+
   describe('by a listing without any flow of Flowdrop if one must be listed by now', () => {
     const others = (minutes: number) => ({
       flows: [flow(`a${-minutes}`, minutes)],

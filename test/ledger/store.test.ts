@@ -51,6 +51,22 @@ describe('the ledger', () => {
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
   });
 
+  it('finds the flows that were made in a time, of the files that were put next to its beginning', async () => {
+    const world = await openWorld({ isVirtual: true });
+    const { ledger } = world.ports;
+    for (let n = 0; n < 30; n += 1) {
+      await world.send(`${n}.bin`);
+      world.clock.advance(5_000);
+    }
+    const since = (await world.entries())[6]?.upload.lastModified ?? 0;
+    const before = world.clock.now();
+    const ids = world.service.flows.map(({ id }) => id);
+    // Six files were put before that time. Ten at most are read from before it, and ten from after it.
+    expect(await ledger.flowsMade({ since, before }, signal)).toEqual(ids.slice(0, 16));
+    await world.settle();
+    expect(await ledger.flowsMade({ since, before: since + 1_000 }, signal)).toEqual(ids.slice(0, 7));
+  });
+
   it('shows whether uploads wait in the line, however many wait for a time', async () => {
     const world = await openWorld({ isVirtual: true });
     const { ledger } = world.ports;

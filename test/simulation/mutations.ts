@@ -118,7 +118,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('absence concluded at once', 500, {
     file: 'create-flow/doubt.ts',
     in: 'settleDoubt',
-    replace: 'doubt.sentBy + LISTING_DELAY_MAX_MS',
+    replace: 'doubt.sentBy + listedWithinMs(flows.service)',
     with: 'doubt.sentBy',
   }),
   mistake('a claim deadline before the hard end', 20, {
