@@ -8,7 +8,7 @@ import type { ListingPage } from './flow-listing.ts';
 import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
-import { isFalse, isTrue, levelsOf, nextOf, signsIn, totalOf } from './pages.ts';
+import { isFalse, isTrue, levelsOf, limitsIn, nextOf, signsIn, totalOf } from './pages.ts';
 import { holdsToken } from './redact.ts';
 import { type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
@@ -457,8 +457,9 @@ export interface FlowPage extends ListingPage<FlowRecord> {
 export const flowPageReader = (
   list: ListDescription,
   { state, errors }: Pick<ServiceDescription, 'state' | 'errors'>,
-) =>
-  pageReader(['list', 'list.items'], list, errors, (json, items): FlowPage => {
+) => {
+  const limits = list.pages === undefined ? limitsIn([list.path.split('?')[1], list.query].join('&')) : [];
+  return pageReader(['list', 'list.items'], list, errors, (json, items): FlowPage => {
     const flows = items.flatMap((item) => {
       if (!isObject(item) || isCut(firstAt(item, state.additional))) return [];
       const flowId = flowIdAt(item, list.id, state);
@@ -468,8 +469,10 @@ export const flowPageReader = (
       (item) => Object.keys(objectIn(firstAt(item, state.additional)) ?? {}).length > 0,
     );
     const ids = flows.map(({ flowId }) => flowId);
-    return { ...pageFacts(json, items.length, list), items: flows, ids, showsAdditional };
+    const facts = pageFacts(json, items.length, list);
+    return { ...facts, signs: [...facts.signs, ...limits], items: flows, ids, showsAdditional };
   });
+};
 
 /** One page of the listing of templates. Each is as the service writes it. */
 export const templatePageReader = (listing: PagedListing, { errors }: Pick<ServiceDescription, 'errors'>) =>

@@ -176,6 +176,16 @@ export function signsIn(json: unknown, pages: Pages | undefined, items: Pointers
 export const signsOfResults = (json: unknown, lists: readonly string[]): Sign[] =>
   signsIn(json, undefined, lists, RULES);
 
+/** Names of a query that say how many entries a page may have at most: `page_size`, `$top`, `maxResults`. */
+const ASKED_LIMIT = /(?:^|_)(?:count|first|limit|max|per_?page|size|take|top)(?:_|$)/;
+
+/** What a query asks for. A listing with as many entries may have more. */
+export const limitsIn = (query: string): Sign[] =>
+  [...new URLSearchParams(query)].flatMap(([name, value]) => {
+    const isLimit = ASKED_LIMIT.test(plain(name)) && isCount(value);
+    return isLimit ? { says: 'limit', name: plain(name), place: `${name} in its query`, count: countOf(value) } : [];
+  });
+
 /** The places around those of some pointers: `""` and `"/data"` for `/data/list`. */
 export const levelsOf = (pointers: readonly string[]): ReadonlySet<string> =>
   new Set(pointers.map(stepsOf).flatMap((steps) => steps.map((_, index) => pointerOf(steps.slice(0, index)))));

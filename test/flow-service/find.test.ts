@@ -506,6 +506,20 @@ describe('absence is not proven', () => {
     expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'unknown', why }]);
   });
 
+  it.each(['page_size=2', 'state=all&$top=2', 'maxResults=2'])(
+    'if it has as many flows as %s asks for',
+    async (query) => {
+      const by = { service: speaking({ list: { pages: null, query } }) };
+      const flows = [flow('a', 1), ours('other', 0)];
+      const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
+      expect((await find(() => flows, by, sought)).found).toEqual({
+        result: 'unknown',
+        why: expect.stringContaining('Declare "pages" of the listing'),
+      });
+      expect((await find(() => [...flows, flow('b', -1)], by, sought)).found).toEqual({ result: 'absent' });
+    },
+  );
+
   it('by a listing that lacks a flow that the caller knows from the time of the request', async () => {
     const { flows, clock } = listing(() => ({ flows: [flow('a', 1), flow('b', -9), ours('c', -9)], next: null }));
     const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
