@@ -295,19 +295,18 @@ export class Ledger {
     // The files of a batch are put together, and claimed one after the other.
     const from = since - PUT_TOGETHER_MS;
     for await (const { entries } of this.entryPages(secondDigits(from), signal)) {
-      const next = entries.findIndex(({ id }) => id >= secondDigits(since));
-      const middle = next < 0 ? entries.length : next;
+      const middle = entries.filter(({ id }) => id < secondDigits(since)).length;
       const half = FLOW_ENTRIES_READ_MAX / 2;
       const near = entries.slice(Math.max(0, middle - half), middle + half);
       const read = await Promise.all(near.map(({ id }) => readableOr(this.read(id, signal), () => undefined)));
       return read.flatMap((stored) => {
         const { entry } = stored ?? {};
         if (entry?.state !== 'running' && entry?.state !== 'succeeded') return [];
-        const { flow, arrivedAt, isShared } = entry;
+        const { flow, arrivedAt } = entry;
         const isDeleted = isTerminal(entry) && entry.flowDeletion !== undefined;
         // A flow that was found by a search is older than the entry says, and never older than the message.
         const isMade = flow !== undefined && arrivedAt >= from && flow.createdAt <= before;
-        return isMade && !isDeleted && isShared !== true ? [flow.id] : [];
+        return isMade && !isDeleted ? [flow.id] : [];
       });
     }
     return [];
