@@ -194,8 +194,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   // Somebody may replay old events. The daily sweep leaves such an upload alone too.
   const { uploadId, currentAt = Number.POSITIVE_INFINITY } = delivery.event;
   if (uploadId === undefined && currentAt < keptFrom(settings, delivery.ports.clock.now()) && (await isNew())) {
-    const message = `Its event is from ${iso(currentAt)}, and its entry may have expired. A sweep with force submits it.`;
-    return leave('skipped', 'UploadsSkipped', message);
+    return leave('skipped', 'UploadsSkipped', `Its event is from ${iso(currentAt)}: its entry may have expired.`);
   }
   const wait = settlingOf(delivery, upload, changedAt);
   if (wait === undefined && upload.bytes === 0 && (await isReplacedSoon(delivery, upload)) && (await isNew())) {
