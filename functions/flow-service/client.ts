@@ -456,8 +456,8 @@ class HttpFlowService implements FlowService {
     const cause = withoutFlow(error, status);
     const isNone = NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning);
     if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
-    // A 5xx of the service itself says that something broke, perhaps after the flow was made.
-    const isOwnRefusal = isOwn && status >= 400 && status < 500;
+    // A 5xx of the service itself says that something broke, a 408 that it took too long: perhaps after the flow was made.
+    const isOwnRefusal = isOwn && status >= 400 && status < 500 && status !== 408;
     // A redirect to below the path leads to what was made.
     return new InDoubtError(cause.message, { cause, isOwnRefusal, isAccepted: leadsBelow(answer, answer.url) });
   }

@@ -520,6 +520,16 @@ describe('an upload in doubt', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
+  it('is looked for until its flow is listed, if the service says that it took too long to answer', async () => {
+    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    world.fault('createFlow', { ...answer({ detail: 'Timeout' }, 408), at: 'after-effect' }, 1);
+    await world.send('a');
+    await world.deliverAndTick(4, 2 * MINUTE);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('FlowsAdopted')).toBe(1);
+  });
+
   it('is sent again after five minutes if no flow was made', async () => {
     await start();
     world.fault('createFlow', { status: 500 }, 1);

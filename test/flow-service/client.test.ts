@@ -305,6 +305,7 @@ describe('an error response', () => {
     ['a problem', 404, 'application/problem+json', '{"title":"Not Found","detail":"No route"}', false],
     ['a page', 404, 'text/html', '{"detail":"No such template"}', false],
     ['nothing', 408, 'application/json', '', false],
+    ['a detail of what took too long', 408, 'application/json', '{"detail":"Timeout"}', false],
     ['a detail of what came too early', 425, 'application/json', '{"detail":"Too early"}', true],
     ['a detail of what broke', 500, 'application/json', '{"detail":"Internal Server Error"}', false],
     ['a detail of a redirect', 307, 'application/json', '{"detail":"Elsewhere"}', false],
