@@ -58,8 +58,8 @@ export interface Traces {
    */
   readonly ledger: readonly string[];
   /**
-   * Addresses of what stays in buckets that a deployment has replaced: the file, and the folders of results. They are the
-   * owner's to delete.
+   * Addresses of what stays in buckets, or below a prefix of the results, that a deployment has replaced: the file, and the
+   * folders of results. They are the owner's to delete.
    */
   readonly elsewhere: readonly string[];
   /** The flow. It stays at the service, unless {@link forget} says otherwise. */
@@ -277,21 +277,25 @@ async function objectOf(
   return undefined;
 }
 
-/** What uploads of a key have in buckets that are not the inbox or the results any more. */
+/** What uploads of a key have in buckets, or below a prefix, that are not the inbox or the results any more. */
 function elsewhereOf(
   key: string,
   entries: readonly TerminalEntry[],
-  { settings: { inboxBucket, resultsBucket } }: Deployment,
+  { settings: { inboxBucket, resultsBucket, resultsPrefix, resultsKey } }: Deployment,
 ): readonly string[] {
   const files = entries.filter(({ upload }) => upload.stage === undefined && upload.bucket !== inboxBucket);
   const results = entries.flatMap(({ assets, previous = [] }) => [assets, ...previous.map((end) => end.assets)].flat());
-  // The receipts are in the folder too.
-  const folderOf = (at: string): string => (at.includes(`${key}/`) ? `${at.split(`${key}/`, 1)[0]}${key}/` : at);
-  const folders = results.filter(({ bucket }) => bucket !== resultsBucket);
-  return [
-    ...files.map(({ upload }) => `s3://${upload.bucket}/${key}`),
-    ...new Set(folders.map(({ bucket, key: at }) => `s3://${bucket}/${folderOf(at)}`)),
-  ];
+  // The receipts are in the folder too, unless the setting puts assets elsewhere.
+  const folderOf = (at: string): string | undefined => {
+    const length = `/${at}`.indexOf(`/${key}/`);
+    return length < 0 ? undefined : `${at.slice(0, length)}${key}/`;
+  };
+  const places = results.flatMap(({ bucket, key: at }) => {
+    if (bucket !== resultsBucket) return `s3://${bucket}/${folderOf(at) ?? at}`;
+    const folder = resultsKey.startsWith('{key}/') ? folderOf(at) : undefined;
+    return folder === undefined || at.startsWith(`${resultsPrefix}${key}/`) ? [] : `s3://${bucket}/${folder}`;
+  });
+  return [...files.map(({ upload }) => `s3://${upload.bucket}/${key}`), ...new Set(places)];
 }
 
 /** The versions of a key in the inbox. */

@@ -646,7 +646,7 @@ function keptOf(
     ...(elsewhere.length === 0
       ? []
       : [
-          `What is in buckets that a deployment has replaced stays, and must be deleted there: ${[...new Set(elsewhere)].join(', ')}`,
+          `What is where files or results were before a deployment stays, and must be deleted there: ${[...new Set(elsewhere)].join(', ')}`,
         ]),
     ...toldFlows(flows),
     ...(deployment.isLocal

@@ -357,6 +357,16 @@ describe('after a deployment has replaced a bucket', () => {
     expect(uploads).toMatchObject([{ id, results: [], elsewhere: [`s3://${RESULTS_BUCKET}/in/moved.png/`] }]);
   });
 
+  it('or the prefix of the results, forget says which results stay', async () => {
+    const { id } = await operated.put('data/a.png', 'succeeded');
+    const { settings } = operated.deployment;
+    const replaced = { ...operated.deployment, settings: { ...settings, resultsPrefix: 'out/' } };
+    const { uploads } = await vi.waitFor(() => tracesOfAll('data/a.png', replaced, signal), PATIENCE);
+    expect(uploads).toMatchObject([{ id, elsewhere: [`s3://${RESULTS_BUCKET}/data/a.png/`] }]);
+    const present = await vi.waitFor(() => tracesOfAll('data/a.png', operated.deployment, signal), PATIENCE);
+    expect(present.uploads).toMatchObject([{ id, elsewhere: [] }]);
+  });
+
   it('forget leaves the file in the earlier inbox, and says so', async () => {
     const { id } = await operated.put('earlier.png', 'succeeded');
     const replaced = await withBuckets('new-inbox', 'inboxBucket');
