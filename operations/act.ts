@@ -9,6 +9,7 @@ import {
   type Action,
   type Asked,
   AT_ONCE_MAX,
+  CHANGED,
   type Chosen,
   DONE,
   isGiven,
@@ -290,8 +291,6 @@ export async function act(
   }
   return acted;
 }
-
-const CHANGED = 'somebody else has sent it again since then';
 
 /** The uploads that are no more what was planned: another operator may have agreed to pay for the same. */
 async function changedSince(

@@ -49,6 +49,8 @@ export interface PlannedStage {
   readonly key: string;
   /** True if the chain has no upload of this stage yet. */
   readonly isAdded?: boolean;
+  /** The generation of the chain by then: 0 if there was none. */
+  readonly generation: number;
   /** The uploads that this begins. Each is a flow. The stages after this one begin more. */
   readonly begins: readonly { readonly id: string; readonly key: string }[];
 }
@@ -159,5 +161,8 @@ export interface Acted {
   /** True if a flow may exist that is not known. */
   readonly isInDoubt?: boolean | undefined;
 }
+
+/** What became of an upload whose plan is out of date: another operator may have agreed to pay for the same. */
+export const CHANGED = 'somebody else has sent it again since then';
 
 export const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun', 'approved'];

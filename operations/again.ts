@@ -15,6 +15,7 @@ import {
   type Acted,
   type Asked,
   AT_ONCE_MAX,
+  CHANGED,
   type Chosen,
   DONE,
   leaving,
@@ -190,10 +191,11 @@ export async function stageBy(
   if (stage !== undefined) return leaving(key, laterOf(stage));
   if (!isTerminal(entry)) return leaving(key, `it is ${entry.state}, and nothing of its chain has begun`);
   const chain = (await readChain(id, deployment, signal)) ?? chainAlone(entry);
+  const { generation } = chain;
   const isAdded = !chain.uploads.some(({ route }) => route === from);
   if (isOnlyAdded && !isAdded) return leaving(key, `it has the stage ${from} already`);
   const firstRoute = chain.uploads[0]?.route;
-  if (from === firstRoute) return { uploads: [], stages: [{ id, key, begins: [{ id, key }] }], left: [] };
+  if (from === firstRoute) return { uploads: [], stages: [{ id, key, generation, begins: [{ id, key }] }], left: [] };
   const read = async (upload: string) => (await readEntry(upload, deployment, signal)).entry;
   const whole = await withAssetsFor(chain, from, settings.routes, read);
   const anew = madeAnew(whole, from, settings.routes, clock.now());
@@ -219,7 +221,7 @@ export async function stageBy(
   );
   if (gone !== undefined) return leaving(key, `the stage ${from} takes ${gone}, which is gone from the results`);
   const begins = anew.begins.map(({ upload }) => ({ id: upload.id, key: upload.key }));
-  return { uploads: [], stages: [{ id, key, isAdded, begins }], left: [] };
+  return { uploads: [], stages: [{ id, key, generation, isAdded, begins }], left: [] };
 }
 
 /** The key of an asset that is not in the results any more: it was deleted, or has expired. */
@@ -258,9 +260,16 @@ export async function makeAnew(
   const { collecting } = deployment;
   const isBegun = async (id: string) =>
     (await readChain(id, deployment, signal))?.anew?.some(({ route }) => route === from) !== true;
+  const isChanged = async ({ id, generation }: PlannedStage) =>
+    ((await readChain(id, deployment, signal))?.generation ?? 0) !== generation;
   const acted: Acted[] = [];
-  for (const batch of batchesOf(stages)) {
-    // A chain may have changed since the plan. Then the id of an upload stands for its key.
+  for (const planned of batchesOf(stages)) {
+    const areChanged = await pMap(planned, isChanged, { concurrency: READS_MAX });
+    const batch = planned.filter((_, index) => !areChanged[index]);
+    const changed = planned.filter((_, index) => areChanged[index]);
+    acted.push(...changed.map(({ id, key }) => ({ id, key, result: CHANGED, isDone: false })));
+    if (batch.length === 0) continue;
+    // A chain may change in between. Then the id of an upload stands for its key.
     const keys = new Map(batch.flatMap((stage) => [stage, ...stage.begins]).map(({ id, key }) => [id, key]));
     const again = batch.map(({ id }) => id);
     const ofBatch = new Map<string, Acted>();

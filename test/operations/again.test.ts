@@ -265,6 +265,20 @@ describe('a stage that was added after files had succeeded', () => {
     );
   });
 
+  it('is paid for once by two operators who agree to the same plan', async () => {
+    const asked = { action: 'again', from: 'refined' } as const;
+    const planned = () => plan(asked, { words: ['old/c.png'] }, later.deployment, signal);
+    const [mine, yours] = [await planned(), await planned()];
+    const results = await act(mine, later.deployment, signal);
+    expect(results).toMatchObject([{ isDone: true }]);
+    await vi.waitFor(async () => expect((await planned()).stages).toHaveLength(1), PATIENCE);
+    const paid = later.standIn.flows.length;
+    expect(await act(yours, later.deployment, signal)).toMatchObject([
+      { key: 'old/c.png', isDone: false, result: 'somebody else has sent it again since then' },
+    ]);
+    expect(later.standIn.flows).toHaveLength(paid);
+  });
+
   it('is asked for in few requests, of which each begins what it can', async () => {
     const invoke = vi.spyOn(later.deployment.collecting, 'invoke');
     invoke.mockImplementation(async (event) => {
@@ -272,7 +286,7 @@ describe('a stage that was added after files had succeeded', () => {
       return again.map((upload) => ({ upload, result: 'resubmitted' }));
     });
     const stageOf = (id: string, count: number) => ({
-      ...{ id, key: id },
+      ...{ id, key: id, generation: 0 },
       begins: Array.from({ length: count }, (_, index) => ({ id: `${id}/${index}`, key: id })),
     });
     const stages = [

@@ -265,6 +265,8 @@ describe('a retry of many', () => {
   });
 
   it('says that it is one, in each of the invocations that it takes', async () => {
+    await start();
+    const { s3, clock } = world;
     const asked: unknown[] = [];
     const collecting = { invoke: async (event: object) => asked.push(event) && [] };
     const ledger = { read: async () => undefined };
@@ -273,7 +275,7 @@ describe('a retry of many', () => {
       asked.length = 0;
       await act(
         { action: 'retry', uploads: [], ...plan },
-        { collecting, ledger } as never,
+        { collecting, ledger, s3, clock, settings: world.ports.settings } as never,
         new AbortController().signal,
       );
       return asked.map((event) => Object(event).late);
@@ -282,7 +284,11 @@ describe('a retry of many', () => {
     expect(await ask({ uploads: many })).toEqual([true, true]);
     expect(await ask({ uploads: many, action: 'cancel' })).toEqual([undefined, undefined]);
     expect(await ask({ uploads: [view(1)] })).toEqual([undefined]);
-    const stage = (n: number) => ({ ...view(n), begins: Array.from({ length: 11 }, (_, at) => view(at)) });
+    const stage = (n: number) => ({
+      ...view(n),
+      generation: 0,
+      begins: Array.from({ length: 11 }, (_, at) => view(at)),
+    });
     expect(await ask({ from: 'two', stages: [stage(1), stage(2)] })).toEqual([true]);
     expect(await ask({ from: 'two', stages: [stage(1)] })).toEqual([undefined]);
   });
@@ -311,7 +317,7 @@ describe('a retry of many', () => {
     };
     const chain = { schema: LEDGER_FORMAT, first: upload, ...begun };
     await world.put(LEDGER, 'chains/9.json', JSON.stringify(chain));
-    const stages = [{ id: '9', key: 'a', begins: ['0', '1', '2'].map((id) => ({ id, key: id })) }];
+    const stages = [{ id: '9', key: 'a', generation: 2, begins: ['0', '1', '2'].map((id) => ({ id, key: id })) }];
     const counts: number[] = [];
     const acted = await act(
       { action: 'again', uploads: [], from: 'two', stages },
