@@ -1,10 +1,20 @@
 import {
   GetBucketEncryptionCommand,
+  GetBucketLifecycleConfigurationCommand,
   GetBucketNotificationConfigurationCommand,
+  type LifecycleRule,
   ListObjectsV2Command,
   S3Client,
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
+import {
+  CHAINS_PREFIX,
+  FAILED_PREFIX,
+  RUNNING_PREFIX,
+  STATE_PREFIX,
+  UPLOADS_PREFIX,
+  WAITING_PREFIX,
+} from '../functions/ledger/keys.ts';
 import { pathStyle } from '../functions/s3/client.ts';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
 import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
@@ -24,6 +34,8 @@ export interface PlannedResources {
   readonly ledgerBucket?: string | undefined;
   readonly ledgerKeyArn?: string | undefined;
   readonly ledgerAccount?: string | undefined;
+  /** Days that the ledger keeps entries, as in the settings. */
+  readonly ledgerRetentionDays: number | 'forever';
   readonly accessLogsBucket?: string | undefined;
   readonly tokenSecret?: string | undefined;
   readonly tokenKeyArn?: string | undefined;
@@ -143,6 +155,7 @@ async function* findingsOfBucket(
   }
   if (members[1] !== undefined) yield* await findingsOfEncryption(bucket, members, aws, signal);
   if (member === 'inboxBucket') yield* await findingsOfEvents(bucket, aws, signal);
+  if (member === 'ledgerBucket') yield* await findingsOfLifecycle(bucket, aws, signal);
 }
 
 async function findingOfPlace(
@@ -232,6 +245,63 @@ async function findingsOfEvents(
   if (EventBridgeConfiguration !== undefined) return [];
   const what = `The bucket ${Bucket} does not send its events to EventBridge, so only the daily sweep would find its files.`;
   return [{ severity: 'fault', what, todo: 'Turn them on: see docs/recipes/existing-bucket.md.' }];
+}
+
+/** The beginnings of all keys of the ledger. */
+const LEDGER_PREFIXES = [
+  UPLOADS_PREFIX,
+  CHAINS_PREFIX,
+  RUNNING_PREFIX,
+  WAITING_PREFIX,
+  FAILED_PREFIX,
+  STATE_PREFIX,
+] as const;
+
+/** Classes of storage from which S3 hands out an object only after somebody has restored it. */
+const ARCHIVES: readonly string[] = ['GLACIER', 'DEEP_ARCHIVE'];
+
+/** The lifecycle of a bucket must keep the ledger: without its entry, a file could be paid for again. */
+async function findingsOfLifecycle(
+  Bucket: string,
+  { s3, resources }: PlannedAccount,
+  abortSignal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const rules = await lifecycleOf(Bucket, s3, abortSignal);
+  const keptDays = resources.ledgerRetentionDays;
+  return rules.flatMap((rule): Finding[] => {
+    const { ID = 'without a name', Expiration: { Days, Date: date } = {}, Transitions = [] } = rule;
+    const isTooEarly = date !== undefined || (Days !== undefined && (keptDays === 'forever' || Days < keptDays));
+    const isArchived = Transitions.some(({ StorageClass = '' }) => ARCHIVES.includes(StorageClass));
+    if (!isOfLedger(rule) || !(isTooEarly || isArchived)) return [];
+    const does = isTooEarly
+      ? `deletes them ${date === undefined ? `after ${Days} days` : 'at a date'}`
+      : 'archives them';
+    const what =
+      `The ledger is to keep its objects for ${keptDays === 'forever' ? 'ever' : `${keptDays} days`}, and the lifecycle ` +
+      `rule "${ID}" of the bucket ${Bucket} ${does}. A file whose entry is gone could be paid for again.`;
+    const todo =
+      'Let the rule leave out this bucket, or set settings.ledgerRetentionDays, 30 or more, to what it allows.';
+    return [{ severity: 'warning', what, todo }];
+  });
+}
+
+/** The rules that are on. */
+async function lifecycleOf(Bucket: string, s3: S3Client, abortSignal: AbortSignal): Promise<readonly LifecycleRule[]> {
+  try {
+    const { Rules = [] } = await s3.send(new GetBucketLifecycleConfigurationCommand({ Bucket }), { abortSignal });
+    return Rules.filter(({ Status }) => Status === 'Enabled');
+  } catch (error) {
+    if ((error as Error).name === 'NoSuchLifecycleConfiguration') return [];
+    throw error;
+  }
+}
+
+/** True if a rule is of objects of the ledger. These have no tags. */
+function isOfLedger({ Filter, Prefix }: LifecycleRule): boolean {
+  const { Tag, And } = Filter ?? {};
+  const prefix = Filter?.Prefix ?? And?.Prefix ?? Prefix ?? '';
+  const isOfTagged = Tag !== undefined || (And?.Tags ?? []).length > 0;
+  return !isOfTagged && LEDGER_PREFIXES.some((own) => own.startsWith(prefix) || prefix.startsWith(own));
 }
 
 const keySchema = z.object({ KeyMetadata: z.object({ KeyState: z.string() }) });

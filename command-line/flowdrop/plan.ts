@@ -71,7 +71,9 @@ async function accountOf(
   const hasCanary = configuration.settings.canaryKey !== '';
   try {
     useProxy(env);
-    return await plannedAccount({ ...deployment, hasCanary, maxConcurrency, collectors }, { region });
+    const { ledgerRetentionDays } = configuration.settings;
+    const planned = { ...deployment, hasCanary, maxConcurrency, collectors, ledgerRetentionDays };
+    return await plannedAccount(planned, { region });
   } catch (error) {
     return { notChecked: sentenceOf(error) };
   }

@@ -63,6 +63,7 @@ const SOUND: Readonly<Record<string, Answer>> = {
   list: { body: xml('ListBucketResult', '') },
   encryption: { body: xml('ServerSideEncryptionConfiguration', '') },
   notification: { body: xml('NotificationConfiguration', xml('EventBridgeConfiguration', '')) },
+  lifecycle: s3Error(404, 'NoSuchLifecycleConfiguration'),
 };
 
 /** Checks a configuration in an account that answers so, apart from what is sound. */
@@ -74,7 +75,7 @@ async function checked(
     let sent = '';
     for await (const chunk of request) sent += chunk;
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://aws');
-    const question = ['encryption', 'notification'].find((name) => searchParams.has(name)) ?? 'list';
+    const question = ['encryption', 'notification', 'lifecycle'].find((name) => searchParams.has(name)) ?? 'list';
     const operation = new URLSearchParams(sent).get('Action') ?? request.headers['x-amz-target'];
     const name = String(operation ?? (pathname.startsWith('/2016') ? pathname : question));
     const { status = 200, body } = answers[`${pathname.replace(/\/$/, '')}?${name}`] ??
@@ -89,7 +90,8 @@ async function checked(
   const access = { region: REGION, credentials: async () => credentials, endpoints };
   const s3 = new S3Client({ region: REGION, endpoint: origin, forcePathStyle: true, credentials });
   onTestFinished(() => s3.destroy());
-  const aws = { resources: { hasCanary: false, maxConcurrency: 5, collectors: 1, ...resources }, access, s3 };
+  const defaults = { hasCanary: false, maxConcurrency: 5, collectors: 1, ledgerRetentionDays: 'forever' } as const;
+  const aws = { resources: { ...defaults, ...resources }, access, s3 };
   const results = await runChecks(RESOURCE_CHECKS, { aws, signal });
   return Object.fromEntries(results.map((each) => [each.check, each]));
 }
@@ -168,6 +170,49 @@ describe('buckets of your own', () => {
       'There is no bucket their-inbox (deployment.inboxBucket).\n' +
         `The bucket their-logs (deployment.accessLogsBucket) is in another region than ${REGION}.`,
     );
+  });
+
+  describe('with a lifecycle', () => {
+    const ledger = { ledgerBucket: 'their-ledger' };
+    const rule = (filter: string, action: string, status = 'Enabled'): Record<string, Answer> => ({
+      lifecycle: {
+        body: xml(
+          'LifecycleConfiguration',
+          xml('Rule', xml('ID', 'cleanup') + xml('Status', status) + xml('Filter', filter) + action),
+        ),
+      },
+    });
+    const expires = (days: number) => xml('Expiration', xml('Days', String(days)));
+    const archives = (to: string) => xml('Transition', xml('Days', '90') + xml('StorageClass', to));
+
+    it('that deletes or archives the ledger are warned of, because files could be paid for again', async () => {
+      expect(await resultOf('buckets of your own', ledger, rule('', expires(7)))).toMatchObject({
+        result: 'warning',
+        what:
+          'The ledger is to keep its objects for ever, and the lifecycle rule "cleanup" of the bucket their-ledger ' +
+          'deletes them after 7 days. A file whose entry is gone could be paid for again.',
+        todo: expect.stringContaining('settings.ledgerRetentionDays'),
+      });
+      const days = { ...ledger, ledgerRetentionDays: 90 };
+      expect(await what(days, rule(xml('Prefix', 'uploads/'), expires(89)))).toContain('for 90 days');
+      expect(await what(ledger, rule(xml('Prefix', 'state/costs/'), expires(89)))).toContain('after 89 days');
+      expect(await what(ledger, rule('', xml('Expiration', xml('Date', '2030-01-01T00:00:00Z'))))).toContain(
+        'at a date',
+      );
+      for (const to of ['GLACIER', 'DEEP_ARCHIVE'])
+        expect(await what(ledger, rule('', archives(to)))).toContain('archives them');
+    });
+
+    it.each<[string, Partial<PlannedResources>, Record<string, Answer>]>([
+      ['as late as the settings say', { ...ledger, ledgerRetentionDays: 90 }, rule('', expires(90))],
+      ['elsewhere', ledger, rule(xml('Prefix', 'logs/'), expires(7))],
+      ['objects with a tag', ledger, rule(xml('Tag', xml('Key', 'a') + xml('Value', 'b')), expires(7))],
+      ['nothing, because it is off', ledger, rule('', expires(7), 'Disabled')],
+      ['old versions only', ledger, rule('', xml('NoncurrentVersionExpiration', xml('NoncurrentDays', '7')))],
+      ['another bucket than the ledger', { resultsBucket: 'their-results' }, rule('', expires(7))],
+    ])('that deletes %s is good', async (_, resources, answers) => {
+      expect(await what(resources, answers)).toBeUndefined();
+    });
   });
 
   it('whose events are off would leave files to the daily sweep', async () => {
