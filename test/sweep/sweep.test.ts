@@ -381,6 +381,21 @@ describe('a file that was there before its bucket or prefix became the inbox', (
   });
 });
 
+describe('a pass that begins while an older version still writes the state', () => {
+  it('leaves no file out, although that version drops what it does not know', async () => {
+    await deployed();
+    await sweepAfter(3 * DAY);
+    await unannounced('lost');
+    let reads = 0; // The request reads the state, and then the tick: to see what is due, and to take the pass.
+    world.beforeS3(async (call, { Key }) => {
+      if (call !== 'GetObject' || Key !== 'state/sweep.json' || ++reads !== 3) return;
+      const known = { ...(await sweepState()), inboxes: undefined };
+      await world.put(LEDGER, 'state/sweep.json', JSON.stringify(known));
+    });
+    expect(await sweepAfter(DAY + HOUR)).toMatchObject({ kind: 'daily', missed: 1 });
+  });
+});
+
 describe('an upload that is years older than the pipeline', () => {
   it('counts from its arrival: for the time to its result, and for how long it waits', async () => {
     await start();
