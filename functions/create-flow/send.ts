@@ -25,7 +25,7 @@ import {
 import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import { UploadDeniedError } from '../uploads/upload-errors.ts';
 import { type Claim, isKeyGood, tellWaiting, withKey } from './claim.ts';
-import type { Delivery } from './delivery.ts';
+import { ClaimHeldError, type Delivery } from './delivery.ts';
 import { adoptIfListed, isDown, type Settled, settleDoubt } from './doubt.ts';
 import { type Ending, failing } from './ending.ts';
 import {
@@ -111,7 +111,12 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
     const { flowId } = await delivery.ports.flows.create({ ...request, onWaiting, beforeSending }, work);
     return { claim: await told, flowId };
   } catch (error) {
-    return { claim: await told, error };
+    // If another invocation has the claim by now, the ending cannot be written. What is counted is uncounted before.
+    const ifHeld = (cause: unknown): Claim => {
+      if (cause instanceof ClaimHeldError) return claim;
+      throw cause;
+    };
+    return { claim: await told.catch(ifHeld), error };
   }
 }
 

@@ -782,8 +782,9 @@ describe('another invocation that took the upload over', () => {
     expect(world.service.flows[0]?.aborted).toBe(false);
   });
 
-  it('is noticed while ours waits for its turn, and ours is not sent again', async () => {
+  it('is noticed while ours waits for its turn, and ours is neither sent again nor counted', async () => {
     await start({
+      settings: { budget: { flows: 5, per: 'day', timezone: 'UTC' } },
       transport: (direct) => async (request, signal) => {
         const answer = await direct(request, signal);
         if (answer.status !== 429) return answer;
@@ -797,6 +798,7 @@ describe('another invocation that took the upload over', () => {
     world.fault('createFlow', { status: 429, headers: { 'retry-after': '10' } }, 1);
     expect(await failuresOfSending('a')).toBe(1);
     expect(world.service.flows).toHaveLength(0);
+    expect(await world.json(LEDGER, 'state/holds.json')).toMatchObject({ pipeline: { spent: { flows: 0 } } });
   });
 
   it('and has another flow makes ours an orphan, which is aborted and counted', async () => {
