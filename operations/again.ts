@@ -287,7 +287,12 @@ export async function makeAnew(
       // would make them anew.
       if (batch.length > 1 || done === before || !answer.some(({ result }) => result === 'not begun yet')) break;
       // If this machine slept meanwhile, ticks have begun what was left.
-      if (await isBegun(again[0] as string)) break;
+      if (await isBegun(again[0] as string)) {
+        for (const [id, each] of ofBatch) {
+          if (each.result === 'not begun yet') ofBatch.set(id, { ...each, result: 'begun', isDone: true });
+        }
+        break;
+      }
       before = done;
     }
     acted.push(...ofBatch.values());

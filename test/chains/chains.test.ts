@@ -768,7 +768,8 @@ describe('a stage that is made anew', () => {
       const deployment = { collecting, s3: world.s3, settings: world.ports.settings, clock: world.clock } as never;
       const stages = [{ id, key: 'a.txt', generation: 1, begins }];
       const plan = { action: 'again', uploads: [], from: 'each', stages } as const;
-      await act(plan, deployment, new AbortController().signal);
+      const acted = await act(plan, deployment, new AbortController().signal);
+      expect(acted.map(({ isDone }) => isDone)).toEqual(Array.from({ length: 25 }, () => true));
       expect(await generations()).toEqual(Array.from({ length: 25 }, () => 2));
       expect(world.service.flows).toHaveLength(1 + 2 * 25);
     });
