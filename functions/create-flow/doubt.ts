@@ -56,7 +56,7 @@ type Look =
  *   no answer, but one may come             wait, and search again: for a day in an outage, without end while the token
  *                                           is refused, else for an hour
  *   not proved absent, and the key is good  send again with the key
- *   too early for a proof                   wait until five minutes after the answer. Send if the operator asked
+ *   too early for a proof                   wait until the flow must be listed. Send if the operator asked
  *   proved absent                           there is no flow: the upload may be sent, or fails if it was rejected
  *   unknown, and the operator asked         send
  *   unknown                                 the setting `inDoubt` decides: send, or ask the operator. If the service
@@ -114,7 +114,7 @@ export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: str
     }
   }
   if (look.result !== 'absent' && mayRepeat) return repeat(look.why);
-  if (isEarly && isAsked) return sendInDoubt(delivery, claim, 'the operator asked for it within five minutes');
+  if (isEarly && isAsked) return sendInDoubt(delivery, claim, 'the operator asked before the flow must be listed');
   if (isEarly) return waitAfterAnswer(earlyWords(delivery, claim.entry), conclusiveAt);
   if (look.result === 'absent') return withoutFlow(delivery, claim, doubt);
   return (isForOperator ? askOperator : sendInDoubt)(delivery, claim, look.why);
