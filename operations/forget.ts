@@ -287,7 +287,7 @@ function elsewhereOf(
   const results = entries.flatMap(({ assets, previous = [] }) => [assets, ...previous.map((end) => end.assets)].flat());
   // The receipts are in the folder too, unless the setting puts assets elsewhere.
   const folderOf = (at: string): string | undefined => {
-    const length = `/${at}`.indexOf(`/${key}/`);
+    const length = `/${at}`.lastIndexOf(`/${key}/`);
     return length < 0 ? undefined : `${at.slice(0, length)}${key}/`;
   };
   const places = results.flatMap(({ bucket, key: at }) => {
