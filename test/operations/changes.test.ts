@@ -368,14 +368,14 @@ describe('after a deployment has replaced a bucket', () => {
   });
 
   it('forget names no folder of other files if the earlier prefix of the results ends like the key', async () => {
-    const { id } = await operated.put('twice.png', 'succeeded');
+    const { id } = await operated.put('likewise.png', 'succeeded');
     const { s3 } = operated.pipeline;
     const at = { Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json` };
     const text = (await (await s3.send(new GetObjectCommand(at))).Body?.transformToString()) ?? '';
-    const Body = text.replaceAll('"key":"twice.png/', '"key":"old/twice.png/twice.png/');
+    const Body = text.replaceAll('"key":"likewise.png/', '"key":"old/likewise.png/likewise.png/');
     await s3.send(new PutObjectCommand({ ...at, Body }));
-    const { uploads } = await vi.waitFor(() => tracesOfAll('twice.png', operated.deployment, signal), PATIENCE);
-    expect(uploads).toMatchObject([{ id, elsewhere: [`s3://${RESULTS_BUCKET}/old/twice.png/twice.png/`] }]);
+    const { uploads } = await vi.waitFor(() => tracesOfAll('likewise.png', operated.deployment, signal), PATIENCE);
+    expect(uploads).toMatchObject([{ id, elsewhere: [`s3://${RESULTS_BUCKET}/old/likewise.png/likewise.png/`] }]);
   });
 
   it('forget leaves the file in the earlier inbox, and says so', async () => {
