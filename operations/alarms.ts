@@ -73,7 +73,8 @@ export async function examineAlarms(
     const subscriptions = await subscriptionsOf(topic, deployment, signal);
     if (subscriptions === undefined) {
       const what = `The alarms reach no one: the topic ${topic} does not exist, and CloudWatch reports that to nobody.`;
-      const todo = 'Make the topic again, or set another one in deployment.alarmTopicArn, and deploy.';
+      const ofYourOwn = 'Make a topic of your own again, or set another one in deployment.alarmTopicArn, and deploy.';
+      const todo = `If the stack made the topic, for deployment.alarmEmail: ${DEPLOY_AGAIN} ${ofYourOwn}`;
       return { severity: 'warning', what, todo };
     }
     const { confirmed, pending } = subscriptions;

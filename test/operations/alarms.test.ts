@@ -84,6 +84,11 @@ describe('the check of the alarms', () => {
     expect(heard).toMatchObject({ severity: 'warning', what: expect.stringMatching(what) });
   });
 
+  it('says how to restore a topic that the stack has made: an ordinary deployment does not', async () => {
+    const { heard } = await examined([alarm('flows-failed')], noTopic);
+    expect(heard).toMatchObject({ todo: expect.stringContaining('--revert-drift') });
+  });
+
   it('says so if a subscription is not confirmed', async () => {
     const { heard } = await examined([alarm('flows-failed')], topic(0, 1));
     expect(heard).toMatchObject({ todo: 'Follow the link in the mail that asks to confirm the subscription.' });
