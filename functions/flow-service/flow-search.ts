@@ -19,6 +19,12 @@ export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 export const listedWithinMs = ({ create: { answerSeconds = ANSWER_SECONDS } }: ServiceDescription): number =>
   Math.max(LISTING_DELAY_MAX_MS, 2 * answerSeconds * 1000);
 
+/**
+ * Time within which files are taken to be put together, in milliseconds. They are claimed one after the other, so flows
+ * from as long before a claim must be listed too.
+ */
+export const PUT_TOGETHER_MS = 60_000;
+
 /** How much newer than one above it a flow may be, in milliseconds: an order by id may know whole seconds only. */
 const ORDER_MARGIN_MS = 1_000;
 
@@ -118,7 +124,7 @@ async function absentUnlessLacking({ sought, madeSince }: Search, { ids }: Liste
 
 async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
   const { sought, isNewestFirst, list } = search;
-  const since = Math.min(...sought.map((each) => each.since)) - CLOCK_SKEW_MAX_MS;
+  const since = Math.min(...sought.map((each) => each.since)) - PUT_TOGETHER_MS - CLOCK_SKEW_MAX_MS;
   const horizon = isNewestFirst ? since : Number.NEGATIVE_INFINITY;
   const ids: string[] = [];
   const idsAdded: string[] = [];

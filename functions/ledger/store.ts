@@ -10,6 +10,7 @@ import {
 import type * as z from 'zod/mini';
 import { shorten } from '../base/printable.ts';
 import { issuesTold } from '../base/validation.ts';
+import { PUT_TOGETHER_MS } from '../flow-service/flow-search.ts';
 import { CONFLICT_TRIES_MAX, ifThere, isConditionUnmet, isConflict, pastConflicts } from '../s3/errors.ts';
 import { secondDigits, uploadId } from '../uploads/upload.ts';
 import { type Entry, isTerminal } from './entry.ts';
@@ -104,9 +105,6 @@ export class ContendedError extends Error {
 
 /** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
 export const FLOW_ENTRIES_READ_MAX = 20;
-
-/** Time within which files are taken to be put together, in milliseconds. */
-const PUT_TOGETHER_MS = 60_000;
 
 /**
  * The ledger: entries and markers in one bucket. Entries change only by conditional writes.
@@ -292,7 +290,6 @@ export class Ledger {
     { since, before }: { readonly since: number; readonly before: number },
     signal: AbortSignal,
   ): Promise<readonly string[]> {
-    // The files of a batch are put together, and claimed one after the other.
     const from = since - PUT_TOGETHER_MS;
     for await (const { entries } of this.entryPages(secondDigits(from), signal)) {
       const middle = entries.filter(({ id }) => id < secondDigits(since)).length;

@@ -535,6 +535,17 @@ describe('absence is not proven', () => {
     expect(asked[0]).toEqual([SINCE, clock.now() - 5 * MINUTE]);
   });
 
+  it('before it was read back to all flows that the caller may know, whose times are those of a slow clock', async () => {
+    // The claim was at 0, the known flow was made half a minute before, and the service's clock is 5 minutes late.
+    const pages = [
+      { flows: [...newestFirst(3, -4), flow('p', -5.1)], next: 'more' },
+      { flows: [flow('known', -5.5), ...newestFirst(-7, -9)], next: 'more' },
+    ];
+    const { flows } = listing((_, index) => pages[index % 2], NEWEST_FIRST);
+    const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
+    expect(await flows.find([sought], never, undefined, async () => ['known'])).toEqual([{ result: 'absent' }]);
+  });
+
   describe('by a listing without any flow of Flowdrop if one must be listed by now', () => {
     const others = (minutes: number) => ({
       flows: [flow(`a${-minutes}`, minutes)],
