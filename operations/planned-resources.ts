@@ -247,15 +247,9 @@ async function findingsOfEvents(
   return [{ severity: 'fault', what, todo: 'Turn them on: see docs/recipes/existing-bucket.md.' }];
 }
 
-/** The beginnings of all keys of the ledger. */
-const LEDGER_PREFIXES = [
-  UPLOADS_PREFIX,
-  CHAINS_PREFIX,
-  RUNNING_PREFIX,
-  WAITING_PREFIX,
-  FAILED_PREFIX,
-  STATE_PREFIX,
-] as const;
+/** The beginnings of the keys in the ledger that may expire after `settings.ledgerRetentionDays`, and of those that must stay. */
+const EXPIRING = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX];
+const LASTING = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX];
 
 /** Classes of storage from which S3 hands out an object only after somebody has restored it. */
 const ARCHIVES: readonly string[] = ['GLACIER', 'DEEP_ARCHIVE'];
@@ -270,17 +264,17 @@ async function findingsOfLifecycle(
   const keptDays = resources.ledgerRetentionDays;
   return rules.flatMap((rule): Finding[] => {
     const { ID = 'without a name', Expiration: { Days, Date: date } = {}, Transitions = [] } = rule;
-    const isTooEarly = date !== undefined || (Days !== undefined && (keptDays === 'forever' || Days < keptDays));
+    const isEarly = date !== undefined || keptDays === 'forever' || (Days !== undefined && Days < keptDays);
+    const isExpired = Days !== undefined || date !== undefined;
+    const isGone = isExpired && (isOf(LASTING, rule) || (isEarly && isOf(EXPIRING, rule)));
     const isArchived = Transitions.some(({ StorageClass = '' }) => ARCHIVES.includes(StorageClass));
-    if (!isOfLedger(rule) || !(isTooEarly || isArchived)) return [];
-    const does = isTooEarly
-      ? `deletes them ${date === undefined ? `after ${Days} days` : 'at a date'}`
-      : 'archives them';
-    const what =
-      `The ledger is to keep its objects for ${keptDays === 'forever' ? 'ever' : `${keptDays} days`}, and the lifecycle ` +
-      `rule "${ID}" of the bucket ${Bucket} ${does}. A file whose entry is gone could be paid for again.`;
-    const todo =
-      'Let the rule leave out this bucket, or set settings.ledgerRetentionDays, 30 or more, to what it allows.';
+    if (!isGone && !(isArchived && isOf([...EXPIRING, ...LASTING], rule))) return [];
+    const does = isGone
+      ? `deletes objects of the ledger ${date === undefined ? `after ${Days} days` : 'at a date'}`
+      : 'archives objects of the ledger';
+    const what = `The lifecycle rule "${ID}" of the bucket ${Bucket} ${does}. A file whose entry is gone could be paid for again.`;
+    const kept = keptDays === 'forever' ? 'for ever' : `for ${keptDays} days`;
+    const todo = `Let it leave out ${LASTING.join(', ')}, and keep ${EXPIRING.join(', ')} ${kept} (settings.ledgerRetentionDays).`;
     return [{ severity: 'warning', what, todo }];
   });
 }
@@ -296,12 +290,12 @@ async function lifecycleOf(Bucket: string, s3: S3Client, abortSignal: AbortSigna
   }
 }
 
-/** True if a rule is of objects of the ledger. These have no tags. */
-function isOfLedger({ Filter, Prefix }: LifecycleRule): boolean {
+/** True if a rule is of objects of the ledger below one of these prefixes. They have no tags. */
+function isOf(prefixes: readonly string[], { Filter, Prefix }: LifecycleRule): boolean {
   const { Tag, And } = Filter ?? {};
   const prefix = Filter?.Prefix ?? And?.Prefix ?? Prefix ?? '';
   const isOfTagged = Tag !== undefined || (And?.Tags ?? []).length > 0;
-  return !isOfTagged && LEDGER_PREFIXES.some((own) => own.startsWith(prefix) || prefix.startsWith(own));
+  return !isOfTagged && prefixes.some((own) => own.startsWith(prefix) || prefix.startsWith(own));
 }
 
 const keySchema = z.object({ KeyMetadata: z.object({ KeyState: z.string() }) });
