@@ -12,7 +12,7 @@ import { sharedFolder } from '../../support/folder.ts';
  * doubled it before. The notices beside it do not count: no function reads them.
  */
 const BUNDLE_BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
-  'create-flow': { raw: 597_500, gzipped: 203_750 },
+  'create-flow': { raw: 598_000, gzipped: 204_000 },
   'collect-outputs': { raw: 679_000, gzipped: 229_500 },
 };
 
