@@ -504,7 +504,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'copied !== undefined && ',
     with: 'false && ',
   }),
-  mistake('a copy skipped after a failure', 100, {
+  mistake('a copy skipped after a failure', 300, {
     file: COPIES,
     in: 'copiedEntry',
     replace: 'before.endedAt < upload.lastModified + SECOND_MS',
