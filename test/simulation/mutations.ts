@@ -630,7 +630,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'await this.#letExpire(chain, signal);',
     with: '',
   }),
-  mistake('assets that a stage takes anew still expire', 200, {
+  mistake('assets that a stage takes anew still expire', 500, {
     file: SOURCES,
     in: 'Sources.keep',
     replace: 'return this.#setExpiry(undefined, inputs, signal);',
