@@ -57,7 +57,7 @@ export class ExpiryWatch {
   #look(key: string): void {
     const isLater = this.#expiring.get(key);
     const isNeeded = [...this.#needed.values()].some((keys) => keys.includes(key));
-    if (isLater === undefined || !(isNeeded || (isLater && this.#isOfOpenChain(key)))) {
+    if (isLater === undefined || !(isNeeded || this.#isOfOpenChain(key, isLater))) {
       this.#endangered.delete(key);
       return;
     }
@@ -67,9 +67,13 @@ export class ExpiryWatch {
     if (now - since > LASTING_MS) this.#breaks(key);
   }
 
-  /** True if a chain that has not ended has the upload that made an asset. */
-  #isOfOpenChain(key: string): boolean {
+  /**
+   * True if a chain that has not ended has the upload that made an asset.
+   * @param isLater true if the asset had got its tag after it was stored. One that no stage takes has it from the beginning.
+   */
+  #isOfOpenChain(key: string, isLater: boolean): boolean {
     const end = [...this.#order.endings.values()].find(({ assets }) => assets.some((asset) => asset.key === key));
+    if (!isLater && (end?.plan ?? []).length === 0) return false;
     const chain = end && this.#chains.chainOf(end);
     return chain !== undefined && this.#chains.isUnderWay(chain);
   }
