@@ -7,14 +7,7 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
-import {
-  CHAINS_PREFIX,
-  FAILED_PREFIX,
-  RUNNING_PREFIX,
-  STATE_PREFIX,
-  UPLOADS_PREFIX,
-  WAITING_PREFIX,
-} from '../functions/ledger/keys.ts';
+import { EXPIRING_PREFIXES, LASTING_PREFIXES } from '../functions/ledger/keys.ts';
 import { pathStyle } from '../functions/s3/client.ts';
 import { type AwsAccess, AwsRequestError, askJson, askQuery, isDenied, sendToAws } from './aws-requests.ts';
 import { combined, type Finding, type NamedCheck, type Outcome } from './checks.ts';
@@ -247,11 +240,7 @@ async function findingsOfEvents(
   return [{ severity: 'fault', what, todo: 'Turn them on: see docs/recipes/existing-bucket.md.' }];
 }
 
-/** The beginnings of the keys in the ledger that may expire after `settings.ledgerRetentionDays`, and of those that must stay. */
-const EXPIRING = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX];
-const LASTING = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX];
-
-/** Classes of storage from which S3 hands out an object only after somebody has restored it. */
+/** Storage classes whose objects S3 hands out only after they were restored. */
 const ARCHIVES: readonly string[] = ['GLACIER', 'DEEP_ARCHIVE'];
 
 /** The lifecycle of a bucket must keep the ledger: without its entry, a file could be paid for again. */
@@ -264,17 +253,17 @@ async function findingsOfLifecycle(
   const keptDays = resources.ledgerRetentionDays;
   return rules.flatMap((rule): Finding[] => {
     const { ID = 'without a name', Expiration: { Days, Date: date } = {}, Transitions = [] } = rule;
-    const isEarly = date !== undefined || keptDays === 'forever' || (Days !== undefined && Days < keptDays);
     const isExpired = Days !== undefined || date !== undefined;
-    const isGone = isExpired && (isOf(LASTING, rule) || (isEarly && isOf(EXPIRING, rule)));
+    const isEarly = Days === undefined || keptDays === 'forever' || Days < keptDays;
+    const isGone = isExpired && (isOf(LASTING_PREFIXES, rule) || (isEarly && isOf(EXPIRING_PREFIXES, rule)));
     const isArchived = Transitions.some(({ StorageClass = '' }) => ARCHIVES.includes(StorageClass));
-    if (!isGone && !(isArchived && isOf([...EXPIRING, ...LASTING], rule))) return [];
+    if (!isGone && !(isArchived && isOf([...EXPIRING_PREFIXES, ...LASTING_PREFIXES], rule))) return [];
     const does = isGone
       ? `deletes objects of the ledger ${date === undefined ? `after ${Days} days` : 'at a date'}`
       : 'archives objects of the ledger';
     const what = `The lifecycle rule "${ID}" of the bucket ${Bucket} ${does}. A file whose entry is gone could be paid for again.`;
     const kept = keptDays === 'forever' ? 'for ever' : `for ${keptDays} days`;
-    const todo = `Let it leave out ${LASTING.join(', ')}, and keep ${EXPIRING.join(', ')} ${kept} (settings.ledgerRetentionDays).`;
+    const todo = `Let it leave out ${LASTING_PREFIXES.join(', ')}, and keep ${EXPIRING_PREFIXES.join(', ')} ${kept} (settings.ledgerRetentionDays).`;
     return [{ severity: 'warning', what, todo }];
   });
 }

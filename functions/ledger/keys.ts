@@ -35,6 +35,10 @@ export const COLLECTORS_PREFIX = `${STATE_PREFIX}collector-`;
 export const COSTS_PREFIX = `${STATE_PREFIX}costs/`;
 export const ALIASES_PREFIX = `${STATE_PREFIX}aliases/`;
 
+/** Prefixes of what may expire `settings.ledgerRetentionDays` after its last write, and of what must stay. */
+export const EXPIRING_PREFIXES = [UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX] as const;
+export const LASTING_PREFIXES = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX] as const;
+
 /** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
   /** The time from which the age of the flow counts, in milliseconds since the epoch: see `ageFrom` in `entry.ts`. */

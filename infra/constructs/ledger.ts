@@ -8,6 +8,7 @@ import {
   CHAINS_PREFIX,
   FAILED_PREFIX,
   HOLDS_KEY,
+  LASTING_PREFIXES,
   RUNNING_PREFIX,
   STATE_PREFIX,
   UPLOADS_PREFIX,
@@ -129,12 +130,11 @@ function lifecycleRules(
     retentionDays === 'forever'
       ? rule
       : { ...rule, expiredObjectDeleteMarker: undefined, expiration: Duration.days(retentionDays) };
-  const markers = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX];
   return [
     ...[UPLOADS_PREFIX, CHAINS_PREFIX].map((prefix) =>
       aged(versions(prefix, versionRetention ?? MARKER_VERSION_LIFETIME)),
     ),
     aged(versions(FAILED_PREFIX, MARKER_VERSION_LIFETIME)),
-    ...markers.map((prefix) => versions(prefix, MARKER_VERSION_LIFETIME)),
+    ...LASTING_PREFIXES.map((prefix) => versions(prefix, MARKER_VERSION_LIFETIME)),
   ].filter(({ prefix: _, ...rule }) => Object.keys(rule).length > 0);
 }
