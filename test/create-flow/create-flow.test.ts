@@ -489,9 +489,17 @@ describe('an upload in doubt', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('is looked for until its flow is listed, if the service may take ten minutes to make it', async () => {
-    await start({ speaks: { create: { answerSeconds: 600 } }, service: { variation: { listingDelayMs: 9 * MINUTE } } });
-    world.fault('createFlow', lost, 1);
+  it.each([
+    ['may take ten minutes to make it', 9 * MINUTE, { create: { answerSeconds: 600 } }, lost],
+    [
+      'says that it took too long to answer',
+      3 * MINUTE,
+      {},
+      { ...answer({ detail: 'Timeout' }, 408), at: 'after-effect' } as const,
+    ],
+  ])('is looked for until its flow is listed, if the service %s', async (_, listingDelayMs, speaks, fault) => {
+    await start({ speaks, service: { variation: { listingDelayMs } } });
+    world.fault('createFlow', fault, 1);
     await world.send('a');
     await world.deliverAndTick(4, 2 * MINUTE);
     await world.settle();
@@ -518,16 +526,6 @@ describe('an upload in doubt', () => {
     expect(world.service.flows).toHaveLength(3);
     expect((await world.receipt('a')).status).toBe('succeeded');
     expect(world.count('DoubtsRetried')).toBe(0);
-  });
-
-  it('is looked for until its flow is listed, if the service says that it took too long to answer', async () => {
-    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
-    world.fault('createFlow', { ...answer({ detail: 'Timeout' }, 408), at: 'after-effect' }, 1);
-    await world.send('a');
-    await world.deliverAndTick(4, 2 * MINUTE);
-    await world.settle();
-    expect(world.service.flows).toHaveLength(1);
-    expect(world.count('FlowsAdopted')).toBe(1);
   });
 
   it('is sent again after five minutes if no flow was made', async () => {
