@@ -258,10 +258,9 @@ export async function makeAnew(
   onProgress: (count: number) => void,
 ): Promise<readonly Acted[]> {
   const { collecting } = deployment;
-  const isBegun = async (id: string) =>
-    (await readChain(id, deployment, signal))?.anew?.some(({ route }) => route === from) !== true;
-  const isChanged = async ({ id, generation }: PlannedStage) =>
-    ((await readChain(id, deployment, signal))?.generation ?? 0) !== generation;
+  const chainOf = (id: string) => readChain(id, deployment, signal);
+  const isBegun = async (id: string) => (await chainOf(id))?.anew?.some(({ route }) => route === from) !== true;
+  const isChanged = async ({ id, generation }: PlannedStage) => ((await chainOf(id))?.generation ?? 0) !== generation;
   const acted: Acted[] = [];
   for (const planned of batchesOf(stages)) {
     const areChanged = await pMap(planned, isChanged, { concurrency: READS_MAX });

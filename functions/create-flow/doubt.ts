@@ -243,7 +243,8 @@ async function findFlow(
     const found = await delivery.batch.searches.find({ tag, since: claimedAt, mayBeAbsent });
     if (found.result !== 'unknown' || found.mayPass === undefined) return found;
     // It is read again, like a listing that says that it failed.
-    throw new UnintelligibleAnswerError(found.why, { isOwnError: true });
+    const { why } = found;
+    return { result: 'unanswered', why, error: new UnintelligibleAnswerError(why, { isOwnError: true }) };
   } catch (error) {
     if (!(error instanceof FlowServiceError || error instanceof OutOfTimeError)) throw error;
     return { result: 'unanswered', why: messageOf(error), error };

@@ -87,7 +87,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
   const onWaiting = (message: string, until: number | undefined): void => {
     // A request may wait twice: it is sent again after a new token was read.
     told = told.then((current) => tellWaiting(delivery, current, { message, until }));
-    told.catch(() => {}); // Whoever awaits it gets the error. Until then, it must not end the process.
+    told.catch(() => {}); // It is awaited below, and must not end the process before that.
   };
   const beforeSending = async (): Promise<string> => {
     // The client calls this again only if the service refused the request before.
@@ -194,7 +194,7 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 }
 
 /**
- * The ending if a doubt of this attempt is settled already. Settling takes five minutes, so the process was frozen
+ * The ending if a doubt of this attempt is settled already. Settling takes minutes, so the process was frozen
  * meanwhile. The upload waits before it is sent again, because its claim may be over.
  */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
