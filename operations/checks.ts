@@ -93,7 +93,7 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
   }
 }
 
-/** What restores what somebody has deleted or changed in the stack: no ordinary deployment sees that. */
+/** How to restore what was deleted or changed by hand in the stack. An ordinary deployment does not see it. */
 export const DEPLOY_AGAIN =
   'Deploy the stack again with the option --revert-drift. Without it, CloudFormation does not see what was changed by hand.';
 
