@@ -263,7 +263,8 @@ class Attempt {
     this.#print(`listing: GET ${list.path}`);
     const sought = { tag: this.#tag, since: this.#begunAt, mayBeAbsent: true };
     try {
-      const [found] = await this.#flows.find([sought], this.#signal, async () => true);
+      const known = { hadFlowBefore: async () => true, flowsMade: async () => [] };
+      const [found] = await this.#flows.find([sought], this.#signal, known);
       const why = found?.result === 'unknown' ? ` (${found.why})` : '';
       this.#print(
         found?.result === 'found'

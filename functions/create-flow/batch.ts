@@ -57,9 +57,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
     };
   };
   const { flows, ledger } = ports;
-  const hadFlowBefore = (before: number) => ledger.hadFlowBefore(before, invocation.work);
-  const madeBetween = (since: number, before: number) => ledger.flowsMade({ since, before }, invocation.work);
-  const searches = new SharedSearch((sought) => flows.find(sought, invocation.work, hadFlowBefore, madeBetween));
+  const searches = new SharedSearch((sought) => flows.find(sought, invocation.work, ledger));
   const begin = async ({ id, upload }: Work, mayTakeOver: MayTakeOver): Promise<void> => {
     try {
       await beginUpload(upload, ports, invocation, { mayTakeOver, searches });

@@ -395,18 +395,14 @@ class HttpFlowService implements FlowService {
     return this.#all('templates', this.#listingCall('templates', described.path, 2), listing, signal);
   }
 
-  readonly find: FlowService['find'] = async (
-    sought,
-    signal,
-    hadFlowBefore = async () => false,
-    madeBetween = async () => [],
-  ) => {
+  readonly find: FlowService['find'] = async (sought, signal, known) => {
     const { list } = this.service;
     if (list === undefined) {
       return sought.map(() => ({ result: 'unknown', why: 'the description of the service has no listing of flows' }));
     }
     const listedBefore = this.#options.clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
+    const isFlowKnown = async () => isKnownHere || (await known?.hadFlowBefore(listedBefore, signal)) === true;
     let isKnown: Promise<boolean> | undefined;
     const { findPagesMax: pagesMax = FIND_PAGES_MAX } = this.#options;
     return findFlows({
@@ -414,10 +410,10 @@ class HttpFlowService implements FlowService {
       isNewestFirst: list.order === 'newest-first',
       list: () => this.#listFlows({ pagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
       isFlowKnown: () => {
-        isKnown ??= isKnownHere ? Promise.resolve(true) : hadFlowBefore(listedBefore);
+        isKnown ??= isFlowKnown();
         return isKnown;
       },
-      madeSince: (since) => madeBetween(since, listedBefore),
+      madeSince: async (since) => (await known?.flowsMade({ since, before: listedBefore }, signal)) ?? [],
     });
   };
 

@@ -212,19 +212,22 @@ export interface FlowService {
   /**
    * Searches the service's listing for the flows that carry some tags. Returns a result for each, in their order:
    * `absent` only if the flow cannot have been overlooked (see `flow-search.ts`), and `unknown` otherwise.
-   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, a listing without any
-   * flow of Flowdrop proves nothing. Default: the caller knows of none.
-   * @param madeBetween tells which flows the caller knows that were made between two times. A listing that lacks one of
-   * them proves nothing. Default: the caller knows of none.
+   * @param known the flows that the caller knows. Default: it knows of none.
    */
-  find(
-    sought: readonly Sought[],
-    signal: AbortSignal,
-    hadFlowBefore?: (before: number) => Promise<boolean>,
-    madeBetween?: (since: number, before: number) => Promise<readonly string[]>,
-  ): Promise<readonly Found[]>;
+  find(sought: readonly Sought[], signal: AbortSignal, known?: KnownFlows): Promise<readonly Found[]>;
   /** What the first two pages of the listing of flows show. @throws {NotFoundError} @throws {NotServedError} */
   sample(signal: AbortSignal): Promise<ListingSample>;
+}
+
+/** The flows that somebody knows, against which a listing is checked. Times are in milliseconds since the epoch. */
+export interface KnownFlows {
+  /** True if a flow was made before a time. Then a listing without any flow of Flowdrop proves nothing. */
+  hadFlowBefore(before: number, signal: AbortSignal): Promise<boolean>;
+  /** The ids of flows that were made between two times. A listing that lacks one of them proves nothing. */
+  flowsMade(
+    between: { readonly since: number; readonly before: number },
+    signal: AbortSignal,
+  ): Promise<readonly string[]>;
 }
 
 /** What the first pages of the listing of flows show. */

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../functions/base/json.ts';
 import type { FlowServiceOptions } from '../../functions/flow-service/client.ts';
 import { NotFoundError, NotServedError, RejectedError, ThrottledError } from '../../functions/flow-service/errors.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, SharedSearch } from '../../functions/flow-service/flow-search.ts';
-import type { FlowService, Found } from '../../functions/flow-service/types.ts';
+import type { FlowService, Found, KnownFlows } from '../../functions/flow-service/types.ts';
 import { speaking } from '../support/speaking.ts';
 import { clientOf, never, type Page, PUBLIC_ORIGIN, paged, StillClock, TAG, until } from './scripted.ts';
 
@@ -33,6 +33,8 @@ const isPage = (answer: unknown): answer is Page => typeof answer === 'object' &
 const UPLOADED = { ...TAG, upload: '6955b900700a59d8a822991e3f1b90aa6955b900' };
 
 const SOUGHT = { tag: TAG, since: SINCE, mayBeAbsent: true };
+/** What a caller knows that knows no flow. */
+const NONE_KNOWN: KnownFlows = { hadFlowBefore: async () => false, flowsMade: async () => [] };
 /** Ways in which a listing names its next page. */
 const NUMBERED = {};
 const CURSOR = { by: 'cursor', at: ['/next', '/next_cursor'], parameter: 'cursor' };
@@ -495,7 +497,7 @@ describe('absence is not proven', () => {
       asked.push(before);
       return true;
     };
-    expect(await flows.find([SOUGHT], never, hadFlowBefore)).toMatchObject([{ result: 'unknown' }]);
+    expect(await flows.find([SOUGHT], never, { ...NONE_KNOWN, hadFlowBefore })).toMatchObject([{ result: 'unknown' }]);
     expect(asked).toEqual([clock.now() - 5 * MINUTE]);
     await flows.get('f1', never);
     // The flow may be new, and new flows are listed late.
@@ -525,9 +527,12 @@ describe('absence is not proven', () => {
     const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
     const asked: number[][] = [];
     const knowing = (...known: string[]) =>
-      flows.find([sought], never, undefined, async (...times) => {
-        asked.push(times);
-        return known;
+      flows.find([sought], never, {
+        ...NONE_KNOWN,
+        flowsMade: async ({ since, before }) => {
+          asked.push([since, before]);
+          return known;
+        },
       });
     expect(await knowing('a', 'b')).toEqual([{ result: 'absent' }]);
     const why = expect.stringContaining('lacks a known flow');
@@ -543,7 +548,8 @@ describe('absence is not proven', () => {
     ];
     const { flows } = listing((_, index) => pages[index % 2], NEWEST_FIRST);
     const sought = { ...SOUGHT, tag: { ...TAG, upload: 'lost' } };
-    expect(await flows.find([sought], never, undefined, async () => ['known'])).toEqual([{ result: 'absent' }]);
+    const known = { ...NONE_KNOWN, flowsMade: async () => ['known'] };
+    expect(await flows.find([sought], never, known)).toEqual([{ result: 'absent' }]);
   });
 
   describe('by a listing without any flow of Flowdrop if one must be listed by now', () => {
@@ -558,7 +564,8 @@ describe('absence is not proven', () => {
         return isListed && page.next === null ? { ...page, flows: [ours('other', -60)] } : page;
       }, NEWEST_FIRST);
       const tag = { ...TAG, upload: 'lost' };
-      const [found] = await flows.find([{ ...SOUGHT, tag }], never, async () => isKnown);
+      const known = { ...NONE_KNOWN, hadFlowBefore: async () => isKnown };
+      const [found] = await flows.find([{ ...SOUGHT, tag }], never, known);
       return { result: found?.result, pages: asked.length };
     };
 
