@@ -145,7 +145,7 @@ export const FAILURES = {
     action: 'Find out who aborted it, and then retry, which is paid for again.',
   },
   'flow-gone': {
-    meaning: 'The service said twice in a row that it does not know the flow (404 or 410).',
+    meaning: 'The service said three times in a row that it does not know the flow (404 or 410).',
     retry: 'can-help',
     action:
       'If the token was replaced by one of another account, put the right one back and run `flowdrop collect`, which costs nothing. Otherwise find out who deleted the flow, and then retry, which is paid for again.',
