@@ -88,8 +88,7 @@ export const SETTINGS = {
    */
   inDoubt: oneOf(['retry', 'ask'], 'retry', { hold: 'ask' }),
   /**
-   * Seconds between two polls of a flow. In its first two intervals, it is polled three times as often. Beyond ten
-   * minutes or ten intervals, whichever is longer, it is polled less often.
+   * Seconds between two polls of a flow. A new flow is polled more often, and an old one less often.
    */
   pollIntervalSeconds: whole('seconds', { min: 1, max: SECONDS_PER_HOUR, default: 15 }),
   /** Maximum number of flows that are polled at once. */
@@ -104,8 +103,8 @@ export const SETTINGS = {
    */
   requestsPerSecond: numberOr('unlimited', 'requests a second', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled in an outage, and for storing the
-   * assets of an ended flow. Storing goes on beyond twice the age while each tick stores an asset. `flowdrop collect`
+   * Age at which a flow that has not ended counts as failed, in seconds. In an outage, and for storing the assets of an
+   * ended flow, it is twice as much. While each tick stores an asset, storing goes on even longer. `flowdrop collect`
    * begins the age anew.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
