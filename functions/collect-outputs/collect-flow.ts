@@ -102,7 +102,7 @@ export class FlowCollector {
       confirmations.forget(marker.uploadId, GONE);
       const isItsOwn = error instanceof FlowServiceError && outageOf(error) === undefined;
       const word = unclear.of(marker.uploadId)?.word;
-      // Written once, because the message quotes the answer, and each answer may differ.
+      // Written once, and not at each poll: the messages quote the answers, which may differ.
       if (isItsOwn && unclear.note(marker.uploadId, word) === TOLD_AFTER_POLLS) await this.#tell(marker, error.message);
       throw error;
     }
@@ -193,8 +193,8 @@ export class FlowCollector {
   }
 
   /**
-   * Ends a flow whose polls fail and that is too old. If they fail as in an outage, and the service has answered for no
-   * other flow lately, the flow must be twice as old: no flow is abandoned for an outage of the service.
+   * Ends a flow whose polls fail, at its maximum age. In an outage, it ends only at twice that age. It is an outage if
+   * the polls fail as in one, and the service has answered for no other flow lately.
    */
   async abandon({ marker, error, at }: FailedPoll): Promise<void> {
     const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId, at);
@@ -209,7 +209,7 @@ export class FlowCollector {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const counted = this.#tick.unclear.of(marker.uploadId);
-    // The last poll counts too: `unclear` has a maximum size, and may lack the flow.
+    // `unclear` has a maximum size, and may lack the flow. So the last poll is looked at too.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
     const isUnclear = isItsOwn || seen?.lacking !== undefined || counted !== undefined;
     const running = seen?.kind === 'running' ? seen : undefined;

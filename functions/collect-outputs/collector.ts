@@ -14,8 +14,8 @@ import { spreadOf } from '../uploads/upload.ts';
 const LEASE_MS = 30_000;
 
 /**
- * Duration of a lease that the previous invocation left to this one, in milliseconds. It is shorter, so that the lease
- * still ends within the tick's minute if this invocation leaves it to the next.
+ * Duration of a lease that the previous invocation left to this one, in milliseconds. It is shorter, because it
+ * must end within the tick's minute even if this invocation leaves it to one more.
  */
 const LEFT_LEASE_MS = 10_000;
 

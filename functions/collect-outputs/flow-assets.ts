@@ -131,7 +131,7 @@ export interface EndedFlow {
   readonly failure: KnownFailure | undefined;
 }
 
-/** The code of an asset's failure. Two codes occur only for creations. They are mapped for the compiler. */
+/** The code of an asset's failure. Two codes occur only for creations. The compiler wants them here all the same. */
 function outputCodeOf({ code }: FlowServiceError | KeyTakenError): OutputFailureCode {
   return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
 }
@@ -174,8 +174,8 @@ export class FlowAssets {
   /**
    * Stores the outputs of a flow and returns how it ended. Returns undefined if some are not ready. If the run is cut
    * off, the entry keeps what it has stored. A run that is cut off counts as an attempt if it had enough time and
-   * stored nothing, because an answer may be endless. At twice the maximum age, every run that stores nothing counts,
-   * and the second such run ends the flow. A run that only waited for slots, or lost them to other flows, never counts.
+   * stored nothing, because an answer may be endless. Beyond twice the maximum age, every run that stores nothing
+   * counts. The second one ends the flow. A run that only waited for slots, or lost them to other flows, never counts.
    * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(): Promise<Ending | undefined> {
@@ -194,8 +194,8 @@ export class FlowAssets {
     // A flow that only waited for its slots was not too slow.
     const isTooSlow = obstacles.has('cut off') && work.aborted && this.#hadTimeEnough && !isProgress;
     const now = clock.now();
-    // The ticks may have paused for long. So the first run past `oldAfter` never ends the flow, nor does one that
-    // stores an asset.
+    // The ticks may have paused for long. So the first run past `oldAfter` never ends the flow. A run that stores an
+    // asset does not end it either.
     const oldAfter = tooOldAfter(ageFrom(entry.flow), settings, 2);
     const obstacle = OBSTACLES.find((each) => obstacles.has(each));
     const isOldInVain = now > oldAfter && !isProgress && this.#hadSlot && obstacle !== 'overtaken';

@@ -165,9 +165,7 @@ class Tick {
     if (state.pace !== undefined) ports.pacer.resume(state.pace);
   }
 
-  /**
-   * True if the tick stopped early. If the service answered, a tick that used up its time did not stop early.
-   */
+  /** True if the tick stopped early. If the service answered, a tick that used up its time did not. */
   get isCutShort(): boolean {
     const { halt, hasAnswered } = this.#context.isolation;
     return halt !== undefined && !(halt === 'out of time' && hasAnswered);

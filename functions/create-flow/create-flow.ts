@@ -163,11 +163,11 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
     return leave('gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
-    // An object may be a copy of the one before if the sweep found it without an entry. Without versions, also if it is
-    // newer than its event, which was about an earlier object with the same content.
+    // An object may be a copy of the one before it in two cases. The sweep found it without an entry. Or it is newer
+    // than its event: without versions, that may have been about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
-    // The sweep's `currentAt` may be long after the file was put, so its LastModified is taken.
+    // The sweep may have set `currentAt` long after the file was put. So LastModified is taken instead.
     const { lastModified, currentAt = lastModified } = object.upload;
     return await begin(delivery, object, mayBeCopy, event.uploadId === undefined ? currentAt : lastModified);
   } finally {
@@ -191,7 +191,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
 
   const { route, failure, job } = chosen;
   const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
-  // Somebody may replay old events. The daily sweep leaves such an upload alone too.
+  // Somebody may replay old events. Like the daily sweep, this sends no upload whose entry may have expired.
   const { uploadId, currentAt = Number.POSITIVE_INFINITY } = delivery.event;
   if (uploadId === undefined && currentAt < keptFrom(settings, delivery.ports.clock.now()) && (await isNew())) {
     return leave('skipped', 'UploadsSkipped', `Its event is from ${iso(currentAt)}: its entry may have expired.`);
@@ -222,7 +222,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
   return job === undefined ? send(delivery, own, object) : sendJob(delivery, own, object, job);
 }
 
-/** The wait, perhaps over already, until the key of an upload stops changing. Undefined if its route asks for none. */
+/** The wait until the key of an upload stops changing. It may be over. Undefined if the route asks for none. */
 function settlingOf({ ports: { settings } }: Delivery, upload: Upload, changedAt: number): Wait | undefined {
   const { settleSeconds } = routeFor(settings.routes, upload) ?? {};
   if (settleSeconds === undefined) return undefined;
@@ -354,8 +354,8 @@ async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload)
     return endingOf(delivery, claim, new UploadUnreadableError(`${name} could not be looked up`, { cause }));
   }
   if (kept !== undefined) return kept;
-  // The upload is given up only after `keptByKey`, which begins the file that replaced this one: an earlier invocation
-  // may have died before doing so.
+  // An earlier invocation may have died before it began the file that replaced this one. `keptByKey` begins that file,
+  // so the upload is given up only here.
   if (isGivenUp) {
     const message = `Gave up after ${attempts} attempts.${lastAnswerOf(claim.entry)}`;
     return failing(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
@@ -390,8 +390,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The present object has the content of an upload before ours, not ours. So the object is a new file, and not ours
-    // with other metadata. Its message was skipped like that of a copy, so this delivery begins it.
+    // The object has the content of an upload before ours. So it is a new file, and no copy of ours. Its message was
+    // skipped like that of a copy, so this delivery begins it.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }
@@ -428,8 +428,8 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   const { ports, invocation } = delivery;
   const { upload, settles, stillAt, doubt } = claim.entry;
   const { id, bucket, key, stage } = upload;
-  // An earlier request may have made a flow. If it is sent again with its key, the service names that flow, which is
-  // then collected.
+  // An earlier request may have made a flow. If it is repeated with its idempotency key, the service names that flow,
+  // which is then collected.
   if (isKeyGood(delivery, claim.entry)) return undefined;
   const superseded = (message: string) => failing(delivery, claim, { code: SUPERSEDED, message });
   if (stage !== undefined) {
@@ -447,9 +447,9 @@ async function keptByKey(delivery: Delivery, claim: Claim): Promise<Ending | und
   // An upload in doubt may have been sent, and then a copy of it is no new upload.
   const isKept = current.id === id || (copied?.upload.id === id && doubt !== undefined);
   if (!isKept) {
-    // If the current object looks like a copy of this file or of an earlier one, its message may have been skipped.
-    // Then the object is begun here, even if an invocation that died has begun it already. A copy of a file newer than
-    // ours is not begun.
+    // If the current object looks like a copy of this file or of an earlier one, its message may have been skipped. So
+    // the object is begun here. That is safe to repeat after an invocation that died. A copy of a newer file than ours
+    // is not begun.
     const isForgotten = copied === undefined ? current.etag === upload.etag : putAt(copied.upload) <= putAt(upload);
     if (isForgotten) {
       // If this invocation dies after `beginAt`, this file must not look as if it had been sent.
@@ -527,10 +527,7 @@ function unapproved(delivery: Delivery, claim: Claim): Ending | undefined {
   return { kind: 'wait', claim: { ...claim, entry }, wait: { reason: 'review', message, notBefore } };
 }
 
-/**
- * Sends a job in doubt, with the route and parameters in its entry. The job file is read again for all else that is
- * sent.
- */
+/** Sends a job in doubt, with the route and parameters in its entry. The rest is read from the job file again. */
 async function sendJobAgain(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Ending> {
   if (object.isArchived) return failing(delivery, claim, ARCHIVED);
   let job: Job;

@@ -101,9 +101,7 @@ export class Delivery {
     return this.#uploadId;
   }
 
-  /**
-   * Adds an id to each line from now on. The id of an upload removes the flow's id, which belonged to another upload.
-   */
+  /** Adds an id to each line from now on. The id of another upload removes the id of the last one's flow. */
   identify(id: { readonly uploadId: string | undefined } | { readonly flowId: string }): void {
     if ('uploadId' in id) {
       this.#uploadId = id.uploadId;

@@ -100,7 +100,7 @@ function outcomeOf(entry: Unclaimed): Outcome {
 }
 
 /**
- * Writes what belongs to the state of an entry, and may be missing.
+ * Writes what belongs to the state of an entry, because it may be missing.
  * @param isUntold true if the event that asks for its approval may not have been sent yet.
  */
 async function writeRest({ writing: ports, invocation }: Delivery, entry: Unclaimed, isUntold = true): Promise<void> {
@@ -161,7 +161,7 @@ async function writeFlow(delivery: Delivery, ending: FlowEnding, stored: Stored)
 }
 
 /**
- * Our flow becomes that of the upload if none has become that. Otherwise it yields to the other invocation's.
+ * If the upload has no flow yet, ours becomes its flow. Otherwise ours is aborted.
  * @param current the entry that another invocation has written.
  */
 async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored | undefined): Promise<Outcome> {
@@ -169,7 +169,7 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   const mine = ending.claim.entry;
   const { ports, invocation } = delivery;
   const theirs = current?.entry;
-  // The other invocation looks for a flow, lets the upload wait for one, or is about to make a second one, which yields.
+  // The other invocation looks for a flow, or lets the upload wait. If it makes a second one, that yields.
   const isOpen = theirs?.state === 'waiting' || theirs?.state === 'claimed';
   if (current !== undefined && isOpen && theirs.generation === mine.generation)
     return writeFlow(delivery, ending, current);

@@ -111,7 +111,7 @@ async function attemptOnce(delivery: Delivery, claim: Claim, request: CreateRequ
     const { flowId } = await delivery.ports.flows.create({ ...request, onWaiting, beforeSending }, work);
     return { claim: await told, flowId };
   } catch (error) {
-    // If another invocation has the claim by now, the ending cannot be written. What is counted is uncounted before.
+    // If another invocation has the claim by now, the ending cannot be written. What was counted is uncounted anyway.
     const ifHeld = (cause: unknown): Claim => {
       if (cause instanceof ClaimHeldError) return claim;
       throw cause;
@@ -194,8 +194,8 @@ async function repeatLost(delivery: Delivery, claim: Claim, error: unknown): Pro
 }
 
 /**
- * The ending if a doubt of this attempt is settled already. Settling takes minutes, so the process was frozen
- * meanwhile. The upload waits before it is sent again, because its claim may be over.
+ * The ending if a doubt of this attempt is settled at once. Settling normally takes minutes, so the process must have
+ * been frozen. The upload waits before it is sent again, because its claim may be over.
  */
 function waitAfterFreeze({ claim }: Settled, message: string, notBefore: number): Ending {
   return { kind: 'wait', claim, wait: { reason: 'unavailable', message, notBefore } };

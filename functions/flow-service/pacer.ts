@@ -363,8 +363,8 @@ class Pace {
     const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
-    // A poll is given up. Any other request is sent again here. Its caller would repeat it only once a minute, right
-    // after other requests of its flow, which would have used up the limit each time.
+    // A poll is given up. Any other request is sent again here. Its caller would repeat it only once a minute, and just
+    // before that, other requests of its flow would use up the limit.
     if (isOwn) return rank === 2 ? undefined : backoffUntil;
     const isNewBurst = number > this.#lastOfBurst;
     if (isNewBurst) {

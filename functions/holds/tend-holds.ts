@@ -75,7 +75,7 @@ async function tellBudgets(holds: Holds, ports: TendPorts, signal: AbortSignal):
   for (const each of all) {
     const { budget, spent } = each;
     const reached = TOLD_PERCENTS.findLast((share) => each.percent >= share);
-    // After a deployment with another cap, its shares are told anew.
+    // If a deployment has changed the cap, the shares of the new one are told.
     const told = (spent.toldOf ?? capOf(budget)) === capOf(budget) ? (spent.told ?? 0) : 0;
     if (reached === undefined || reached <= told) continue;
     await ports.events.send(budgetEvent(ports.settings.pipeline, each, reached, now), signal);

@@ -21,7 +21,7 @@ import { firstOf } from '../uploads/upload.ts';
 /** Time of a round in which deletions begin, in milliseconds. Files that wait are sent by the same round. */
 const ROUND_MS = 10_000;
 
-/** Time from the end of a round's deletions until one that had no turn is due again, in milliseconds. */
+/** Time after a round's deletions until those that had no turn are due again, in milliseconds. */
 const NEXT_MS = 60_000;
 
 interface DeletionPorts {
@@ -63,7 +63,7 @@ export class FlowDeletions {
     const dueAt = isTerminal(entry) ? deletionDueAt(entry, settings.routes) : undefined;
     const now = clock.now();
     if (dueAt === undefined || dueAt > now || !isTerminal(entry)) return dueAt;
-    // All markers of an upload are put again at this same time, and so become one marker.
+    // An upload may have several markers. All are put again at this time, and so become one.
     const nextRoundAt = this.#startBy + NEXT_MS;
     if (now >= this.#startBy) return nextRoundAt;
     if (!(await this.#isOver(entry, signal))) return nextLook(entry, now);

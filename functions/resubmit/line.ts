@@ -10,13 +10,13 @@ import { UPLOAD_ID } from '../uploads/upload.ts';
 /** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
 const LISTS_MAX = 150;
 
-/** Folders and markers that a LIST request reads, at least. More if more turns are given. Most markers are due. */
+/** Minimum number of folders and markers that a LIST request reads. More turns make it more: most markers are due. */
 const PAGE_MIN = 100;
 
 /** The most that S3 lists at once. */
 const PAGE_MAX = 1_000;
 
-/** Each turn of this number is one of a late upload, if one waits. */
+/** One turn in this number is that of a late upload, if one waits. */
 const LATE_EVERY = 10;
 
 /** Where the turns of a class stand. */
@@ -46,7 +46,7 @@ export const lineState = (time: z.ZodMiniNumber) =>
     throughAt: time,
     /** By route, if it is refused while others go through: how many uploads may leave at a time. */
     refused: byName(z.int().check(z.gte(1))),
-    /** How many more than flows have ended may leave next, unless one comes back. */
+    /** How many extra uploads may leave next, beyond one for each flow that ended. */
     extra: z.int().check(z.gte(1)),
     turns: turnState,
     /** How far the line was looked through since the routes were changed. */

@@ -94,8 +94,8 @@ export async function resubmit(
   }
   const entry = stored?.entry;
   if (entry?.state === 'waiting') {
-    // The invocation that wrote the wait may have died before the chain knew of a retry, or before the inputs were
-    // kept.
+    // The invocation that wrote the wait may have died too early. So the chain is told of a retry again, and the inputs
+    // are kept again.
     if (entry.generation > 1 && isInChain(entry, settings.routes)) await chainNotes.note(entry, signal);
     await sources.keep(entry.inputs ?? [], signal);
   }
@@ -143,7 +143,7 @@ function markerAfter(
   return { ...next, notBefore: lookAt(entry, now) };
 }
 
-/** True if only a waiting marker leads to a failure that may not be told. If it had a flow, the running marker does. */
+/** True if only a waiting marker leads to a failure that may not be told. That of a flow has a running marker. */
 const needsTelling = (entry: Entry): boolean => isUntold(entry) && entry.flow === undefined;
 
 /** Makes the marker of an unreadable entry due later. At the head of the list it would keep others from being resubmitted. */

@@ -21,7 +21,7 @@ const DUE_MAX = 4_000;
 /** Maximum number of uploads that leave the line in a round beyond the number of flows that ended. */
 const EXTRA_MAX = 256;
 
-/** Uploads of each route whose entries are read to see what became of the last turns. They are the last that left. */
+/** How many of the last uploads of each route that left are looked at again, to see what became of them. */
 const WATCHED_MAX = 8;
 
 /**
@@ -222,8 +222,8 @@ export class WaitingUploads {
     const leftNow = Object.fromEntries(left.map(([route, markers]) => [route, { at: now, ids: lastOf(markers) }]));
     const grown = next.length === count ? Math.min(EXTRA_MAX, 2 * extra) : extra;
     const isKept = next.length === 0 || extra === 0 || this.#pollShare < 1;
-    // Undecided uploads of a route stay watched, instead of those that leave now. These only take the places of ended
-    // flows, so what becomes of them says less.
+    // If a route has undecided uploads, they stay watched, and those that leave now are not. The latter only take the
+    // places of ended flows, so what becomes of them says less.
     this.#line = { ...line, turns, sent: { ...leftNow, ...sent }, extra: isKept ? this.#state.extra : grown };
     return next;
   }
