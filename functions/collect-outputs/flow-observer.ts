@@ -16,6 +16,7 @@ import type { FlowRecord, FlowService, OfUpload, Output } from '../flow-service/
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
+import { outageOf } from './failure-isolation.ts';
 import { OUTPUTS, type TickContext } from './tick-context.ts';
 
 /** Pages of the listing of flows that are searched for a flow that seems to be gone. */
@@ -46,7 +47,7 @@ export type Observation =
   /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure'; readonly lacking: string }
   /** No output is pending. The flow has finished if its outputs stay the same for {@link LATE_OUTPUTS_MS}. */
-  | { readonly kind: 'ending'; readonly outputs: readonly Output[] }
+  | { readonly kind: 'ending'; readonly outputs: readonly Output[]; readonly failure?: KnownFailure | undefined }
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
@@ -197,12 +198,17 @@ export class FlowObserver {
         const nothing = [flow.error ?? [], error.message].flat().join('; ');
         return { kind: 'finished', outputs: [], failure, nothing };
       }
+      if (!(error instanceof FlowServiceError)) throw error;
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
-      if (!isNone) throw error;
-      // A failed flow may have no outputs. A completed one has some: if they cannot be listed yet, the next poll asks
-      // again.
-      if (failure !== undefined) return { kind: 'finished', outputs: [], failure };
+      // A failed flow may have no outputs. Some services answer then with the status of its failure, or without a list.
+      if (failure !== undefined && isNone) return { kind: 'finished', outputs: [], failure };
+      if (failure !== undefined && isAnswer(error)) {
+        const message = `${failure.message.replace(/\.$/, '')}. Its outputs cannot be listed: ${error.message}`;
+        return this.#whenStill(marker, [], { ...failure, message });
+      }
+      if (outageOf(error) !== undefined || error instanceof TooSlowError) throw error;
+      // A completed one has some: if they cannot be listed yet, the next poll asks again.
       return { kind: 'running', lacking: `The flow has completed, but its outputs cannot be listed: ${error.message}` };
     }
   }
@@ -235,13 +241,20 @@ export class FlowObserver {
     return this.#whenStill(marker, outputs);
   }
 
-  /** Tells whether a flow without pending outputs has finished. Its list of outputs may still grow. */
-  #whenStill({ uploadId }: RunningMarker, outputs: readonly Output[]): Observation {
+  /**
+   * Tells whether a flow without pending outputs has finished. Its list of outputs may still grow. If it has failed, a
+   * list that was not to be had may come.
+   */
+  #whenStill({ uploadId }: RunningMarker, outputs: readonly Output[], failure?: KnownFailure): Observation {
     const { confirmations } = this.#tick;
     const isStill = confirmations.confirms(uploadId, digestOf(outputs), this.#ports.clock.now(), LATE_OUTPUTS_MS);
-    return { kind: isStill ? 'finished' : 'ending', outputs };
+    return { kind: isStill ? 'finished' : 'ending', outputs, failure };
   }
 }
+
+/** True if the service has answered, and did so about this request. */
+const isAnswer = (error: FlowServiceError): boolean =>
+  outageOf(error) === undefined || (error instanceof UnavailableError && error.status !== undefined);
 
 /** The first word of an output that is not declared. */
 export function undeclaredIn(outputs: readonly Output[]): Undeclared | undefined {

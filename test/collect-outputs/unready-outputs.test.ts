@@ -4,7 +4,7 @@ import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { viewOf } from '../../operations/upload-view.ts';
-import { ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
+import { answer, ECHO, MINUTE, RESULTS, SECOND, start, world } from '../support/world.ts';
 
 /** An item of a listing of outputs. */
 interface Item {
@@ -36,6 +36,7 @@ describe('the outputs of a completed flow', () => {
   it.each<[string, number, Json]>([
     ['are not found', 404, {}],
     ['are not ready', 202, { errors: { notReady: [202, 409] } }],
+    ['are refused', 400, {}],
   ])('are asked for again if they %s, and that is told after three polls', async (_, status, speaks) => {
     await start({ speaks, service: { flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
     await world.send('a.bin', 'x');
@@ -199,6 +200,58 @@ describe('the listing of a completed flow', () => {
     shown.outputs = ids().map((id) => ({ asset_id: id }));
     await world.tickAfter(2 * MINUTE);
     expect((await world.receipt('a.bin')).assets).toHaveLength(2);
+  });
+});
+
+describe('a failed flow whose outputs', () => {
+  const REFUSED = answer({ detail: 'The job has failed' }, 400);
+  /** The service shows the flow as failed, and answers so for its outputs, until it shows them. */
+  const failedWith = async (fault: Fault): Promise<{ fault: Fault | undefined }> => {
+    await start({ service: { flowMs: 0 } });
+    await world.send('a.bin', 'x', { ContentType: 'application/x-test' });
+    const shown: { fault: Fault | undefined } = { fault };
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'getFlow') return answer({ state: 'failed', error: 'The file is broken.' });
+      return operation === 'listOutputs' ? shown.fault : undefined;
+    };
+    return shown;
+  };
+
+  it.each<[string, Fault]>([
+    ['are refused', REFUSED],
+    ['are forbidden', answer({ detail: 'The job has failed' }, 403)],
+    ['are answered with the status of its failure', answer({ detail: 'The worker ran out of memory' }, 500)],
+    ['have no list', answer({ status: 'failed' })],
+  ])('%s has failed after two minutes, with its own error, and is told of both', async (_, fault) => {
+    await failedWith(fault);
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({
+      failure: {
+        code: 'flow-failed',
+        message: expect.stringMatching(
+          /^The flow failed: The file is broken\. Its outputs cannot be listed: outputs at/,
+        ),
+      },
+    });
+  });
+
+  it('come within two minutes has them stored', async () => {
+    const shown = await failedWith(REFUSED);
+    await world.tickAfter(MINUTE);
+    shown.fault = undefined;
+    await world.tickAfter(MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({ failure: { code: 'flow-failed' }, assets: [{}] });
+  });
+
+  it('get no answer about themselves is asked for them again, for as long as that takes', async () => {
+    const shown = await failedWith({ status: 429, headers: { 'retry-after': '60' }, body: '' });
+    for (let polls = 1; polls <= 5; polls += 1) await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    shown.fault = undefined;
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({ failure: { code: 'flow-failed' }, assets: [{}] });
   });
 });
 
