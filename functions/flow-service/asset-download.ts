@@ -115,12 +115,12 @@ export async function downloadAsset(
 
 /**
  * The names of the file in a `Content-Disposition`. Only their extensions matter, so they are not decoded. Many servers
- * write a name with blanks without quotes.
+ * write a name with blanks without quotes. Takes linear time, whatever the service sends.
  * @see https://www.rfc-editor.org/rfc/rfc6266#section-4.3
  */
-const fileNames = (disposition = ''): readonly string[] =>
+export const fileNames = (disposition = ''): readonly string[] =>
   Array.from(disposition.matchAll(/\bfilename\*?\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;]+))/gi), ([, quoted, bare]) =>
-    (quoted ?? bare ?? '').replace(/['\s]+$/, ''),
+    (quoted ?? bare ?? '').replace(/(?<!['\s])['\s]+$/, ''),
   );
 
 /**

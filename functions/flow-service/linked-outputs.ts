@@ -259,12 +259,12 @@ function* linksIn(value: unknown, pointer: string, facts: LinkFacts, isWanted = 
   } else if (isObject(value)) {
     // An object may say where else the file at its address is: `{"url": "https://…/a.png", "key": "s3://…/a.png"}`, or
     // give the same address with and without TLS.
-    const addresses = Object.values(value).filter(isLink);
-    const files = new Set(addresses.map(fileOf));
+    const addresses = new Set(Object.values(value).filter(isLink));
+    const files = new Set(addresses.values().map(fileOf));
     const isKnown = (member: unknown): boolean =>
       isLost(member)
         ? files.has(fileOf(member))
-        : isLink(member) && member.startsWith('http:') && addresses.includes(member.replace('http', 'https'));
+        : isLink(member) && member.startsWith('http:') && addresses.has(member.replace('http', 'https'));
     // The words of the answer itself are about the flow.
     const said = pointer === '' ? {} : saidBeside(value, facts);
     for (const [name, member] of Object.entries(value).filter(([, each]) => !isKnown(each))) {

@@ -112,6 +112,17 @@ describe('the results that an answer links', () => {
     ]);
   });
 
+  it('are read in linear time from an object with many addresses', () => {
+    const output = Object.fromEntries(
+      Array.from({ length: 120_000 }, (_, index) => [index, `http://cdn.example/${index}`]),
+    );
+    const from = process.cpuUsage();
+    expect(linked({ output })).toHaveLength(120_000);
+    const { user, system } = process.cpuUsage(from);
+    // Far more than linear time takes of the processor, and far less than quadratic.
+    expect((user + system) / 1_000).toBeLessThan(10_000);
+  });
+
   it.each([
     ['no URL', { output: 'https://[cdn' }, ['/output'], 'It is no address, but "https://[cdn"'],
     ['a text', { output: 'soon' }, ['/output'], 'It is no address, but "soon"'],
