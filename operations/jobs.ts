@@ -2,7 +2,7 @@ import { counted } from '../functions/base/printable.ts';
 import { sizeFailure } from '../functions/create-flow/admission.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 import { ambiguousWords, type Job, nearWords } from '../functions/uploads/job.ts';
-import { comparable, inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
+import { byConfusable, comparable, inputKey, JOB_FILE } from '../functions/uploads/job-keys.ts';
 import type { Route } from '../functions/uploads/route.ts';
 import type { Diagnosis } from './checks.ts';
 import type { Explanation, JobInputView } from './explanation.ts';
@@ -104,7 +104,7 @@ export function diagnosisOfJob({ key, job, issue, routes }: Explanation): Diagno
  */
 export function whyLacking(name: string, files: readonly string[]): string | undefined {
   const fitting = files.filter((file) => comparable(file) === comparable(name));
-  return fitting.length > 1 ? ambiguousWords(name, fitting) : nearWords(name, files);
+  return fitting.length > 1 ? ambiguousWords(name, fitting) : nearWords(name, byConfusable(files));
 }
 
 /** Matches what stands in place of the issues that are not told. */

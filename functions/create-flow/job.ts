@@ -15,7 +15,7 @@ import {
 import type { Stored } from '../ledger/store.ts';
 import { SUPERSEDED } from '../ledger/terminal-states.ts';
 import { ambiguousWords, awaitedInputs, type Job, nearWords } from '../uploads/job.ts';
-import { filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
+import { byConfusable, comparable, filesFor, folderOf, inputKey } from '../uploads/job-keys.ts';
 import type { OpenedUpload } from '../uploads/opened-upload.ts';
 import { putAt, type Upload } from '../uploads/upload.ts';
 import { UploadUnreadableError } from '../uploads/upload-errors.ts';
@@ -112,21 +112,25 @@ async function findInputs({ ports, invocation }: Delivery, { id, bucket, key }: 
   const exact = await pMap(named, current, { concurrency: CONCURRENCY });
   const isComplete = exact.every((upload) => upload !== undefined);
   const beside = isComplete ? [] : await ports.inbox.keysBeside(bucket, key, invocation.work);
-  const others = beside.filter((each) => !named.includes(each)).map((each) => ({ key: each }));
   const nameOf = (file: { readonly key: string }): string => file.key.slice(folderOf(key).length);
+  // Each of them is compared once, and not with each name of the job: an uploader may put thousands of long names there.
+  const others = beside.filter((each) => !named.includes(each)).map((each) => ({ key: each }));
+  const byForm = Map.groupBy(others, (each) => comparable(each.key));
+  const near = byConfusable(others.map(nameOf));
   const ambiguous: string[] = [];
   const hints: string[] = [];
   const uploads = await pMap(
     files,
     async ({ name }, index) => {
       if (exact[index] !== undefined) return exact[index];
-      const fitting = filesFor(named[index] as string, named, others);
+      const at = named[index] as string;
+      const fitting = filesFor(at, named, byForm.get(comparable(at)) ?? []);
       if (fitting.length === 1) return current(fitting[0]?.key as string);
       if (fitting.length > 1) {
         ambiguous.push(ambiguousWords(name, fitting.map(nameOf)));
       }
-      const near = nearWords(name, others.map(nameOf));
-      if (near !== undefined) hints.push(near);
+      const hint = nearWords(name, near);
+      if (hint !== undefined) hints.push(hint);
       return undefined;
     },
     { concurrency: CONCURRENCY },

@@ -39,6 +39,10 @@ export function confusable(name: string): string {
   return comparable(decoded).toLowerCase().replaceAll('\\', '/');
 }
 
+/** Files by what their names are easily taken for: see {@link confusable}. Of several, the first one. */
+export const byConfusable = (files: readonly string[]): ReadonlyMap<string, string> =>
+  new Map(files.toReversed().map((file) => [confusable(file), file]));
+
 /**
  * The files that one name of a job fits: the one with exactly this key, or else all whose keys compare equal.
  * @param named the keys of all inputs that the job names. A file with one of these keys is that input.

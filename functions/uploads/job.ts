@@ -214,8 +214,11 @@ export function ambiguousWords(name: string, fitting: readonly string[]): string
   return `${JOB_FILE} names ${quotedInAscii(name, NAME_CHARS_MAX)}, and ${each} fit. Name one of them exactly as it is.`;
 }
 
-/** Says which file is easily taken for one that a job names and that is not there. Undefined if none is. */
-export function nearWords(name: string, files: readonly string[]): string | undefined {
-  const near = files.find((file) => confusable(file) === confusable(name));
+/**
+ * Says which file is easily taken for one that a job names and that is not there. Undefined if none is.
+ * @param files by what their names are easily taken for.
+ */
+export function nearWords(name: string, files: ReadonlyMap<string, string>): string | undefined {
+  const near = files.get(confusable(name));
   return near && `${shorten(near)} is there; the job names ${shorten(name)}.`;
 }

@@ -604,6 +604,27 @@ describe('a name in a job', () => {
   });
 });
 
+describe('a job in a folder of thousands of files', () => {
+  it('compares the name of each of them once, however many inputs are missing', async () => {
+    await open({ isVirtual: true });
+    const files = 4_000;
+    const long = '%20'.repeat(300);
+    for (let i = 0; i < files; i += 1) await put(`${i}${long}`);
+    for (let taken = 0; taken < files; ) taken += world.takeMessages().length;
+    const processorMs = async (missing: number): Promise<number> => {
+      await putJob(Array.from({ length: missing }, (_, index) => `${index} is missing${long}`));
+      const from = process.cpuUsage();
+      await world.deliver();
+      const { user, system } = process.cpuUsage(from);
+      return (user + system) / 1_000;
+    };
+    const one = await processorMs(1);
+    // Meanwhile, this invocation sends nothing of others.
+    expect(await processorMs(32)).toBeLessThan(2 * one + 200);
+    expect((await entries()).filter(({ state }) => state === 'waiting')).toHaveLength(1);
+  });
+});
+
 describe('a job that cannot be sent', () => {
   it('says all that is wrong with its file at once, with path and value', async () => {
     await open();
