@@ -1,6 +1,6 @@
 import { PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { untilAborted } from '../base/invocation.ts';
-import { isPreconditionFailed, pastConflicts } from '../s3/errors.ts';
+import { isConditionUnmet, pastConflicts } from '../s3/errors.ts';
 import { PART_BYTES_MIN } from '../s3/limits.ts';
 import { MultipartUpload, type ObjectVersion, type UploadTarget } from './multipart-upload.ts';
 
@@ -58,14 +58,14 @@ export class AssetWriter {
     }
   }
 
-  /** Makes the object appear under its key. Returns undefined if the key is taken. */
+  /** Makes the object appear under its key. Returns undefined if the key is taken: by a lost answer's own request, too. */
   async finish(): Promise<ObjectVersion | undefined> {
     try {
       if (!this.#multipart.isOpen) return await this.#put();
       await this.#sendPart();
       return await this.#multipart.complete();
     } catch (error) {
-      if (isPreconditionFailed(error)) return undefined;
+      if (isConditionUnmet(error)) return undefined;
       throw error;
     }
   }
@@ -80,7 +80,7 @@ export class AssetWriter {
     if (this.#filling.byteLength === PART_BYTES) this.#buffers.release(this.#isBeingPut ? undefined : this.#filling);
   }
 
-  /** @throws 412 if the key is taken: see `isPreconditionFailed`. */
+  /** @throws 412 if the key is taken: see `isConditionUnmet`. */
   async #put(): Promise<ObjectVersion> {
     const Body = this.#filling.subarray(0, this.#filled);
     this.#isBeingPut = true;

@@ -136,10 +136,7 @@ export class Results {
     const differing = OWNER_METADATA.filter((name) => Metadata[name] !== metadata[name]);
     if (differing.length > 0) {
       (Body as Readable).destroy();
-      throw keyTaken(
-        key,
-        `its metadata ${differing.join(', ')} ${differing.length > 1 ? 'are' : 'is'} not of this asset`,
-      );
+      throw keyTaken(key, `its metadata are not of this asset: ${differing.join(', ')}`);
     }
     const hash = createHash('sha256');
     let bytes = 0;

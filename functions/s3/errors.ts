@@ -9,8 +9,18 @@ function isServiceError(error: unknown): error is ServiceError {
   return error instanceof Error && '$metadata' in error;
 }
 
+/**
+ * What S3 may say after it has answered 200, to keep a long copy or completion from timing out. The SDK calls it a 503.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
+ */
+const LATE: Readonly<Record<string, number>> = {
+  PreconditionFailed: 412,
+  ConditionalRequestConflict: 409,
+  NoSuchUpload: 404,
+};
+
 const statusOf = (error: unknown): number | undefined =>
-  isServiceError(error) ? error.$metadata.httpStatusCode : undefined;
+  isServiceError(error) ? (LATE[error.name] ?? error.$metadata.httpStatusCode) : undefined;
 
 /** 412: the object exists (If-None-Match), or it is not the named one (If-Match). */
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;

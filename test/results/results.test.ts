@@ -1,7 +1,12 @@
 import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
-import { beforeEach, describe, expect, it } from 'vitest';
-import { KeyTakenError } from '../../functions/results/results.ts';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { KeyTakenError, Results } from '../../functions/results/results.ts';
+import { s3Client } from '../../functions/s3/client.ts';
+import type { S3Response } from '../../local/aws/s3/call.ts';
+import { serveS3 } from '../../local/aws/s3/http.ts';
+import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
+import { CREDENTIALS } from '../support/embedded-s3.ts';
 import { RESULTS, start, world } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
@@ -149,5 +154,40 @@ describe('a conditional write', () => {
     const facts = await store(inChunks(bytes, 100));
     expect(facts.sha256).toBe(sha256(bytes));
     expect(conflicts).toBe(4);
+  });
+});
+
+describe('a large asset whose completion S3 answers late', () => {
+  /** Stores an asset of 9 MiB at an S3 that answers completions so, after it has done what is asked. */
+  async function storeAt(answerTo: (response: S3Response, index: number) => S3Response) {
+    const embedded = new EmbeddedS3({});
+    embedded.createBucket(RESULTS);
+    let completions = 0;
+    const handle: EmbeddedS3['handle'] = async (request) => {
+      const response = await embedded.handle(request);
+      const isCompletion = request.method === 'POST' && request.url.includes('uploadId=');
+      return isCompletion ? answerTo(response, completions++) : response;
+    };
+    const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
+    const s3 = s3Client({ endpoint: server.endpoint, region: 'us-east-1', credentials: CREDENTIALS });
+    onTestFinished(async () => {
+      s3.destroy();
+      await server.close();
+      embedded.close();
+    });
+    const results = new Results({ s3, bucket: RESULTS, log: world.ports.telemetry.log, assetsMax: 1 });
+    return () => results.store({ to: destination, chunks: chunksOf(9 * MIB) }, { signal: unlimited, received() {} });
+  }
+
+  it('is taken from its key if the first answer was lost', async () => {
+    const lost: S3Response = { status: 503, headers: {}, body: new Uint8Array() };
+    const store = await storeAt((response, index) => (index === 0 ? lost : response));
+    expect(await store()).toMatchObject({ bytes: 9 * MIB, sha256: sha256(bytesOf(9 * MIB)) });
+  });
+
+  it('is taken from its key if S3 says within a success that the key is taken', async () => {
+    const store = await storeAt((response) => (response.status === 412 ? { ...response, status: 200 } : response));
+    const first = await store();
+    expect(await store()).toEqual(first);
   });
 });
