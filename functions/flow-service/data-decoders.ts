@@ -56,14 +56,39 @@ export class Block {
  * any character may occur in the text.
  */
 
+/** Undoes the percent signs of ASCII. */
+class Escapes {
+  /** The beginning of an escape. */
+  #carry = '';
+
+  get isOpen(): boolean {
+    return this.#carry !== '';
+  }
+
+  undone(text: string): string {
+    const waiting = this.#carry + text;
+    const cut = waiting.indexOf('%', Math.max(0, waiting.length - 2));
+    const whole = cut === -1 ? waiting : waiting.slice(0, cut);
+    this.#carry = waiting.slice(whole.length);
+    if (/[^\0-\x7f]|%(?![0-9A-Fa-f]{2})/.test(whole)) throw new DamagedAssetError('The data is not percent-encoded');
+    return whole.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  }
+
+  end(): void {
+    if (this.isOpen) throw new DamagedAssetError('The data ends in the middle of an escape');
+  }
+}
+
 /**
- * Decodes base64 of either alphabet, with or without padding. Escaped line breaks in it are ignored.
+ * Decodes base64 of either alphabet, with or without padding. Escaped line breaks in it are ignored. Its characters may
+ * also be percent-encoded, as Python's `quote` does with `+` and `=` (RFC 2397, section 3).
  *
  * Whole groups go through Node's decoder, which silently skips unknown characters. If the result is shorter than three
  * quarters of the text, there was one. Then the text is checked character by character.
  */
 export class Base64Decoder {
   readonly #block: Block;
+  readonly #escapes = new Escapes();
   /** Characters that wait for the rest of their group of four. */
   #carry = '';
   #padding = 0;
@@ -72,9 +97,11 @@ export class Base64Decoder {
     this.#block = block;
   }
 
-  write(text: string, wasEscaped: boolean): void {
+  write(spelled: string, wasEscaped: boolean): void {
+    const hasEscapes = this.#escapes.isOpen || spelled.includes('%');
+    const text = hasEscapes ? this.#escapes.undone(spelled) : spelled;
     // A JSON string cannot hold an unescaped line break, but it can hold a space.
-    const ignored = wasEscaped ? /[ \t\r\n]+/g : / +/g;
+    const ignored = wasEscaped || hasEscapes ? /[ \t\r\n]+/g : / +/g;
     const start = (4 - this.#carry.length) % 4;
     const end = text.length - ((text.length - start) % 4);
     this.#add(text.slice(0, start), ignored);
@@ -86,6 +113,7 @@ export class Base64Decoder {
 
   /** @throws {DamagedAssetError} the last group is invalid. */
   end(): void {
+    this.#escapes.end();
     const { length } = this.#carry;
     if (length === 1 || (this.#padding > 0 && (length === 0 || length + this.#padding !== 4))) {
       throw new DamagedAssetError('The base64 ends in the middle of a group');
@@ -121,8 +149,7 @@ export class Base64Decoder {
 /** Decodes percent-encoded ASCII. */
 export class PercentDecoder {
   readonly #block: Block;
-  /** The beginning of an escape. */
-  #carry = '';
+  readonly #escapes = new Escapes();
 
   constructor(block: Block) {
     this.#block = block;
@@ -130,16 +157,10 @@ export class PercentDecoder {
 
   write(text: string, wasEscaped: boolean): void {
     if (!wasEscaped && /\p{Cc}/u.test(text)) throw new DamagedAssetError('The data is not a JSON string');
-    const waiting = this.#carry + text;
-    const cut = waiting.indexOf('%', Math.max(0, waiting.length - 2));
-    const whole = cut === -1 ? waiting : waiting.slice(0, cut);
-    this.#carry = waiting.slice(whole.length);
-    if (/[^\0-\x7f]|%(?![0-9A-Fa-f]{2})/.test(whole)) throw new DamagedAssetError('The data is not percent-encoded');
-    const decoded = whole.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-    this.#block.writeLatin1(decoded);
+    this.#block.writeLatin1(this.#escapes.undone(text));
   }
 
   end(): void {
-    if (this.#carry !== '') throw new DamagedAssetError('The data ends in the middle of an escape');
+    this.#escapes.end();
   }
 }
