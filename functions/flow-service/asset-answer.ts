@@ -102,6 +102,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
     if (found.is === 'asset' && !facts.isDelimited) {
       throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
     }
+    if (found.is === 'asset' && (facts.length ?? 0) > facts.assetBytesMax) throw tooLarge(facts.assetBytesMax);
     const said = (found.is === 'asset' ? facts : found).mediaType;
     const spelled = canonicalMediaType(said, facts.secret);
     const unnamed = found.is === 'envelope' && said === undefined ? URI_MEDIA_TYPE_DEFAULT : undefined;
@@ -317,12 +318,15 @@ async function* following(
   }
 }
 
+const tooLarge = (bytesMax: number): AssetTooLargeError =>
+  new AssetTooLargeError(`The asset is larger than the ${bytesMax} bytes allowed`);
+
 /** Passes the chunks on. */
 async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): AsyncGenerator<Uint8Array, void> {
   let bytes = 0;
   for await (const chunk of chunks) {
     bytes += chunk.byteLength;
-    if (bytes > bytesMax) throw new AssetTooLargeError(`The asset is larger than the ${bytesMax} bytes allowed`);
+    if (bytes > bytesMax) throw tooLarge(bytesMax);
     yield chunk;
   }
   if (bytes === 0) throw new EmptyAssetError(NOTHING);

@@ -91,7 +91,9 @@ export async function downloadAsset(
     }
     // A coding marks the end of its bytes by itself, and their length is not that of the asset.
     const isCoded = isCompressed(response);
-    const length = isCoded ? undefined : response.headers['content-length'];
+    const [, , , size] = rangeIn(response);
+    // One that says that it is all of the asset may be shorter.
+    const length = isCoded ? undefined : (size ?? response.headers['content-length']);
     return await assetOf(isCoded ? undone(response, progress) : received(response, progress), {
       ...wanted,
       mediaType: response.headers['content-type'],
@@ -184,13 +186,18 @@ const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 3
 /** Statuses of an answer whose body is the asset: frameworks, proxies and caches put 201, 203 and 206 on a whole one too. */
 const WITH_ASSET: readonly number[] = [200, 201, 203, 206];
 
+/** What an answer says of its place in the asset: `bytes 0-3/4`. Some servers write it as `bytes=0-3/4`. */
+const rangeIn = ({ headers }: TransportResponse): readonly string[] =>
+  /^\s*bytes[\s=]+(\d+)\s*-\s*(\d+)\s*\/\s*(\d+)\s*$/i.exec(headers['content-range'] ?? '') ?? [];
+
 /**
- * Tells whether an answer is a part of the asset. With 206, it must say that it is all of it: `bytes 0-3/4`. A table or a
- * log may come in pages, each with a header that leads to the next one.
+ * Tells whether an answer is a part of the asset. With 206, it must say that it is all of it. A table or a log may come in
+ * pages, each with a header that leads to the next one.
  */
-function isPart({ status, headers }: TransportResponse): boolean {
+function isPart(response: TransportResponse): boolean {
+  const { status, headers } = response;
   if (nextLink(headers.link) !== undefined || leadsOn(headers)) return true;
-  const [, from, to, size] = /^\s*bytes\s+(\d+)-(\d+)\/(\d+)\s*$/i.exec(headers['content-range'] ?? '') ?? [];
+  const [, from, to, size] = rangeIn(response);
   return size === undefined ? status === 206 : Number(from) > 0 || Number(to) + 1 < Number(size);
 }
 

@@ -58,7 +58,7 @@ export class AssetWriter {
     }
   }
 
-  /** Makes the object appear under its key. Returns undefined if the key is taken: by a lost answer's own request, too. */
+  /** Makes the object appear under its key. Undefined if the key is taken, also by our own request whose answer was lost. */
   async finish(): Promise<ObjectVersion | undefined> {
     try {
       if (!this.#multipart.isOpen) return await this.#put();

@@ -195,9 +195,17 @@ describe('an envelope around a data URI', () => {
     ['line breaks in the padding', '{"data":"data:a/b;base64,QQ=\\n=\\n"}', 'a/b', 'A'],
     ['numbers that only Python writes', '{"score":NaN,"data":"data:a/b,NaN","all":[-Infinity]}', 'a/b', 'NaN'],
     ['both alphabets of base64', '{"data":"data:a/b;base64,+-_/"}', 'a/b', bytes(0xfb, 0xef, 0xff)],
+    ['percent signs in base64', '{"data":"data:a/b;base64,%2b%2D_\\u00252F"}', 'a/b', bytes(0xfb, 0xef, 0xff)],
+    ['base64 as Python quotes it', '{"data":"data:a/b;base64,QUJD%0AREVGRw%3D%3D%0A"}', 'a/b', 'ABCDEFG'],
     ['several blocks', `{"data":"data:a/b;base64,${long.toString('base64')}"}`, 'a/b', long],
     ['several blocks, unpadded', `{"data":"data:a/b;base64,${long.toString('base64url')}"}`, 'a/b', long],
     ['several blocks of escapes', `{"data":"data:a/b;base64,${escaped(long.toString('base64'), 5)}"}`, 'a/b', long],
+    [
+      'several blocks with percent signs',
+      `{"data":"data:a/b;base64,${long.toString('base64').replaceAll('Z', '%5A')}"}`,
+      'a/b',
+      long,
+    ],
     [
       'several blocks of lines',
       `{"data":"data:a/b;base64,${long.toString('base64').replace(/.{76}/g, '$&\\r\\n')}"}`,
@@ -312,6 +320,9 @@ describe('a damaged response says why', () => {
     ['an unknown escape', 'QU\\xJD', NOT_STRING],
     ['half an escape', 'QUJD\\u00', NOT_STRING],
     ['an escaped quote', 'QUJD\\"', NOT_BASE64],
+    ['a percent sign that escapes nothing', 'QUJD%x4QUJD', NOT_PERCENT],
+    ['a percent sign that escapes another one', 'QUJD%2541', NOT_BASE64],
+    ['half of a percent sign', 'QUJD%4', 'The data ends in the middle of an escape'],
     ['one character too many', 'QUJDQ', IN_GROUP],
     ['one character', 'Q', IN_GROUP],
     ['padding behind a whole group', 'QUJD=', IN_GROUP],
@@ -844,6 +855,16 @@ describe('the limit on the size', () => {
     expect(await decoded(answer, { assetBytesMax: 3 })).toBe('ABC');
     const tooLarge = read(answer, { assetBytesMax: 2 });
     await expect(tooLarge).rejects.toThrow(new AssetTooLargeError('The asset is larger than the 2 bytes allowed'));
+  });
+
+  it('is met before an asset is read whose answer announces more, and not for the JSON around an asset', async () => {
+    const answer = '{"data":"data:;base64,QUJD"}';
+    const options = { assetBytesMax: 3, length: answer.length };
+    expect(await decoded(answer, options)).toBe('ABC');
+    async function* endless() {
+      for (;;) yield Buffer.from('glTF\x02\0');
+    }
+    await expect(assetOf(endless(), { ...FACTS, data: undefined, ...options })).rejects.toThrow(AssetTooLargeError);
   });
 });
 

@@ -1955,6 +1955,7 @@ describe('an asset', () => {
     [206, 'bytes 0-3/4'],
     [200, 'bytes 0-3/4'],
     [200, 'bytes 0-4/4'],
+    [206, 'bytes=0-3/4'],
     [200, 'bytes */4'],
     [200, 'bytes 0-3/*'],
   ])('that comes with the status %i and the Content-Range %s is whole', async (status, range) => {
@@ -1971,11 +1972,15 @@ describe('an asset', () => {
     [200, 'bytes 0-3/5'],
     [200, 'Bytes 4-7/8'],
     [201, 'bytes 0-3/9999'],
+    [200, 'bytes=0-3/5'],
+    [200, 'bytes 0 - 3 / 5'],
+    [200, 'bytes 0-8/9'],
+    [206, 'bytes 0-8/9'],
   ])('that comes with the status %i and the Content-Range %s is damaged', async (status, range) => {
     await using server = await scripted((_, response) =>
       response.writeHead(status, { 'content-type': 'image/png', ...(range && { 'content-range': range }) }).end('glTF'),
     );
-    await expect(clientOf(server.url).asset('f1', 'a1', never)).rejects.toThrow(errors.DamagedAssetError);
+    await expect(read(clientOf(server.url))).rejects.toThrow(errors.DamagedAssetError);
   });
 
   it('is fetched from the address that stands where its data would, without the token', async () => {
