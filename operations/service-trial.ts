@@ -5,6 +5,7 @@ import { wordsOfError } from '../functions/flow-service/answers.ts';
 import {
   FlowServiceError,
   InDoubtError,
+  JobFailedError,
   LedOnError,
   NotFoundError,
   NotReadyError,
@@ -342,6 +343,10 @@ class Attempt {
     try {
       return await this.#patient(ask);
     } catch (error) {
+      if (error instanceof JobFailedError) {
+        this.#hasEnded = true;
+        throw new NoResultError(`The flow counts as failed ("outputs.failed"): ${error.message}.`, { cause: error });
+      }
       const isUnserved = error instanceof NotFoundError || error instanceof NotServedError;
       const { speaks } = this.#trial.service;
       const mayLeadOn = speaks.outputs.path !== undefined && error instanceof LedOnError;

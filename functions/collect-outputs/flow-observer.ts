@@ -136,6 +136,9 @@ export class FlowObserver {
     try {
       return await this.#observe(marker, get, of, signal);
     } catch (error) {
+      if (error instanceof JobFailedError) {
+        return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message) };
+      }
       // A poll that was throttled, or that ran out of our time, tells nothing of the service's speed.
       if (error instanceof UnavailableError || error instanceof TooSlowError) noteTime();
       throw error;
@@ -160,11 +163,12 @@ export class FlowObserver {
     of: OfUpload,
     signal: AbortSignal,
   ): Promise<Observation> {
+    const { flows } = this.#ports;
     let flow: FlowRecord;
     try {
       flow = await get();
     } catch (error) {
-      if (error instanceof LedOnError && this.#ports.flows.service.outputs.path !== undefined) {
+      if (error instanceof LedOnError && flows.service.outputs.path !== undefined) {
         const seen = await this.#byOutputs(marker, of, signal, false);
         if (seen.kind === 'ending' || seen.kind === 'finished') return seen;
       }
@@ -172,12 +176,12 @@ export class FlowObserver {
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
       const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
       // The outputs have no path of their own, and would have been in this answer.
-      if (isUnknown && this.#ports.flows.service.outputs.path === undefined) return { kind: 'gone' };
+      if (isUnknown && flows.service.outputs.path === undefined) return { kind: 'gone' };
       return this.#byOutputs(marker, of, signal, isUnknown);
     }
     // Whatever happens in the rest of this poll, the service knows the flow.
     this.#noteSeen(marker);
-    if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
+    if (flow.tag && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') {
       const { word = 'none', isDeclared } = flow;
       return { kind: 'running', undeclared: isDeclared === false ? { of: 'flow', word } : undefined };
@@ -185,31 +189,27 @@ export class FlowObserver {
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {
       const hasFailed = failure !== undefined;
-      const outputs = await this.#ports.flows.outputs(marker.flowId, signal, { ...of, hasFailed });
-      const isAll =
-        hasFailed || this.#ports.flows.service.outputs.isWhole || outputs.length === 0 || isAnyPending(outputs);
+      const outputs = await flows.outputs(marker.flowId, signal, { ...of, hasFailed });
+      const isAll = hasFailed || flows.service.outputs.isWhole || outputs.length === 0 || isAnyPending(outputs);
       if (!isAll) return this.#whenStill(marker, outputs);
       return { kind: 'finished', outputs, failure, nothing: flow.error };
     } catch (error) {
-      if (error instanceof JobFailedError) {
-        return { kind: 'finished', outputs: [], failure: failureOf('failed', error.message || undefined) };
-      }
       if (error instanceof NoAddressError) {
         const nothing = [flow.error ?? [], error.message].flat().join('; ');
         return { kind: 'finished', outputs: [], failure, nothing };
       }
-      if (!(error instanceof FlowServiceError)) throw error;
-      const isNone =
-        error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
-      // A failed flow may have no outputs. Some services answer then with the status of its failure, or without a list.
-      if (failure !== undefined && isNone) return { kind: 'finished', outputs: [], failure };
-      if (failure !== undefined && isAnswer(error)) {
-        const message = `${failure.message.replace(/\.$/, '')}. Its outputs cannot be listed: ${error.message}`;
-        return this.#whenStill(marker, [], { ...failure, message });
+      if (!(error instanceof FlowServiceError) || error instanceof JobFailedError) throw error;
+      const isNone = [NotFoundError, NotReadyError, NotServedError].some((each) => error instanceof each);
+      const unlisted = `its outputs cannot be listed: ${error.message}`;
+      if (failure !== undefined) {
+        if (isNone) return { kind: 'finished', outputs: [], failure };
+        // A failed flow may have none, and some services then answer with the status of its failure, or without a list.
+        const message = `${failure.message.replace(/\.$/, '')}; ${unlisted}`;
+        if (isAnswer(error)) return this.#whenStill(marker, [], { ...failure, message });
       }
       if (outageOf(error) !== undefined || error instanceof TooSlowError) throw error;
       // A completed one has some: if they cannot be listed yet, the next poll asks again.
-      return { kind: 'running', lacking: `The flow has completed, but its outputs cannot be listed: ${error.message}` };
+      return { kind: 'running', lacking: `The flow has completed, but ${unlisted}` };
     }
   }
 
@@ -254,7 +254,7 @@ export class FlowObserver {
 
 /** True if the service has answered, and did so about this request. */
 const isAnswer = (error: FlowServiceError): boolean =>
-  outageOf(error) === undefined || (error instanceof UnavailableError && error.status !== undefined);
+  outageOf(error) === undefined || ('status' in error && error.status !== undefined);
 
 /** The first word of an output that is not declared. */
 export function undeclaredIn(outputs: readonly Output[]): Undeclared | undefined {
@@ -265,7 +265,7 @@ export function undeclaredIn(outputs: readonly Output[]): Undeclared | undefined
 const isAnyPending = (outputs: readonly Output[]): boolean => outputs.some(({ status }) => status === 'pending');
 
 function failureOf(state: 'failed' | 'aborted', error: string | undefined): KnownFailure {
-  const reason = error === undefined ? '' : `: ${error}`;
+  const reason = error ? `: ${error}` : '';
   return state === 'failed'
     ? { code: 'flow-failed', message: `The flow failed${reason}` }
     : { code: 'flow-aborted', message: `The flow was aborted${reason}` };

@@ -39,7 +39,6 @@ import {
   inputUrlSeconds,
   type LinkedOutputs,
   type PagedListing,
-  type Refusal,
   type ServiceDescription,
   type StateDescription,
 } from './service-description.ts';
@@ -95,11 +94,10 @@ export function createFlowService(options: FlowServiceOptions): FlowService {
 }
 
 /**
- * Statuses that show that no flow was made, even if a gateway answers: the request is at fault. So do a refused token, a
- * spent credit and too many requests. Any other status may come from a gateway after the service has made the flow.
+ * Statuses that show that no flow was made, even if a gateway answers: the request is at fault. So does a declared refusal,
+ * such as a spent credit. Any other status may come from a gateway after the service has made the flow.
  */
 const NO_FLOW_STATUSES: readonly number[] = [400, 413, 415, 422];
-const NO_FLOW_REFUSALS: readonly (Refusal | undefined)[] = ['tokenRefused', 'outOfCredit', 'throttled'];
 
 interface ListingLimits {
   readonly pagesMax: number;
@@ -173,7 +171,7 @@ class HttpFlowService implements FlowService {
     } catch (cause) {
       if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       // In the words that the description declares, the service says that there is none.
-      if (cause instanceof ThrottledError || cause instanceof UnauthorisedError) throw cause;
+      if ([ThrottledError, UnauthorisedError, RejectedError].some((each) => cause instanceof each)) throw cause;
       // Its own error says that there is no flow, whatever the status says.
       const isAccepted = !(cause instanceof UnintelligibleAnswerError && cause.isOwnError);
       const what = 'A flow may have been created, but the answer does not name it for certain';
@@ -214,7 +212,9 @@ class HttpFlowService implements FlowService {
   ): Promise<T> {
     const request = this.#about(flowId, this.service.state, template);
     const call: Call = { operation: 'get', ...request, subject: flowSubject(flowId), ...options };
-    return this.#requests.read(await this.#requests.send(call, signal), reader, signal);
+    const { outputs } = this.service;
+    const failed = 'addresses' in outputs && !outputs.path ? outputs.failed : undefined;
+    return this.#requests.read(await this.#requests.send(call, signal), reader, signal, { failed });
   }
 
   async outputs(flowId: string, signal: AbortSignal, options: OutputsOptions = {}): Promise<readonly Output[]> {
@@ -316,13 +316,9 @@ class HttpFlowService implements FlowService {
   ): Promise<LinkedResults & { readonly answer: Answer }> {
     const call = this.#outputsCall(flowId, linked.path, of);
     const answer = await this.#requests.send(call, signal);
-    if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer, linked.failed);
-    const results = await this.#requests.read(
-      answer,
-      linkedOutputsReader(linked, this.service),
-      signal,
-      PAGE_BYTES_MAX,
-    );
+    const reader = linkedOutputsReader(linked, this.service);
+    const { failed } = linked;
+    const results = await this.#requests.read(answer, reader, signal, { bytesMax: PAGE_BYTES_MAX, failed });
     return { ...results, links: this.#withKnownIds(flowId, results.links), answer };
   }
 
@@ -450,7 +446,7 @@ class HttpFlowService implements FlowService {
     const { status, refusal: meaning, sent = 'all' } = answer.response;
     const { error, isOwn } = await this.#requests.creationErrorFor(answer, () => this.isServing(signal));
     const cause = withoutFlow(error, status);
-    const isNone = NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning);
+    const isNone = NO_FLOW_STATUSES.includes(status) || (meaning ?? 'notReady') !== 'notReady';
     if (sent !== 'all' || isNone || cause instanceof UnauthorisedError) return cause;
     // A 5xx of the service itself says that something broke, a 408 that it took too long: perhaps after the flow was made.
     const isOwnRefusal = isOwn && status >= 400 && status < 500 && status !== 408;
@@ -530,7 +526,7 @@ class HttpFlowService implements FlowService {
       };
       const answer = await this.#requests.send({ ...call, url, onSent }, signal);
       secret = answer.secret;
-      const page = await this.#requests.read(answer, reader, signal, PAGE_BYTES_MAX);
+      const page = await this.#requests.read(answer, reader, signal, { bytesMax: PAGE_BYTES_MAX });
       leftMs -= clock.now() - sentAt;
       return { page, response: answer.response };
     };

@@ -375,6 +375,7 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         tokenRefused: refusals,
         throttled: refusals,
         notReady: refusals,
+        rejected: z.optional(refusals),
       }),
       answerDepthMax: z.optional(wholeNumber('levels', 50, 1000)),
     },

@@ -279,13 +279,19 @@ export class Requests {
 
   /**
    * Reads a response as JSON that fits the description of the service.
-   * @param bytesMax of the response. Default: {@link ANSWER_BYTES_MAX}.
+   * @param options.bytesMax of the response. Default: {@link ANSWER_BYTES_MAX}.
+   * @param options.failed what says in its place that the flow has failed.
    * @throws the error for the status if it is no success.
    * @throws {UnintelligibleAnswerError} it does not fit, or is beyond a limit.
    */
-  read<T>(answer: Answer, reader: Reader<T>, signal: AbortSignal, bytesMax = ANSWER_BYTES_MAX): Promise<T> {
+  read<T>(
+    answer: Answer,
+    reader: Reader<T>,
+    signal: AbortSignal,
+    { bytesMax = ANSWER_BYTES_MAX, failed }: { bytesMax?: number; failed?: Refusals | undefined } = {},
+  ): Promise<T> {
     const parsed = (text: string): T => this.#parsed(answer, redact(text, answer.secret), reader);
-    return this.#read(answer, signal, () => this.#answers.read(answer.response, bytesMax, parsed));
+    return this.#read(answer, signal, () => this.#answers.read(answer.response, bytesMax, parsed), failed);
   }
 
   /**
@@ -310,9 +316,9 @@ export class Requests {
     });
   }
 
-  async #read<T>(answer: Answer, signal: AbortSignal, use: () => Promise<T>): Promise<T> {
+  async #read<T>(answer: Answer, signal: AbortSignal, use: () => Promise<T>, failed?: Refusals): Promise<T> {
     const { status, refusal } = answer.response;
-    if (!isSuccess(status) || refusal !== undefined) throw await this.errorFor(answer);
+    if (!isSuccess(status) || refusal !== undefined) throw await this.errorFor(answer, failed);
     try {
       return await use();
     } catch (error) {

@@ -175,7 +175,10 @@ export interface LinkedOutputs extends AnyOutputs {
    * leads, or which is an item of a list there, may also be a path on the host of the answer: `/jobs/7/result`.
    */
   readonly addresses: readonly string[];
-  /** What says in place of the answer that the flow has failed. Default: nothing, the state says so. */
+  /**
+   * What says in place of the answer that the flow has failed. Without `path`, that is the answer about the state too.
+   * Default: nothing, the state says so.
+   */
   readonly failed?: Refusals | undefined;
   /** `{"by": "none"}` if what looks beside the addresses as if there were more is something else. */
   readonly pages?: OnePage | undefined;
@@ -256,7 +259,7 @@ export interface ChangeDescription {
 }
 
 /** What a refusal means, by its status and its words. */
-export type Refusal = 'outOfCredit' | 'tokenRefused' | 'throttled' | 'notReady';
+export type Refusal = 'outOfCredit' | 'tokenRefused' | 'throttled' | 'notReady' | 'rejected';
 
 /** Statuses, and statuses whose explanation has some words in it. */
 export type Refusals = readonly (number | WordedRefusal)[];
@@ -264,12 +267,12 @@ export type Refusals = readonly (number | WordedRefusal)[];
 interface WordedRefusal {
   /** Status of the answer. */
   readonly status: number;
-  /** Words in its explanation. The case of letters does not matter. */
+  /** Words in its explanation. The case of letters and white space do not matter. */
   readonly says: string;
 }
 
 /** What the errors of a service mean. */
-export interface ErrorsDescription extends Readonly<Record<Refusal, Refusals>> {
+export interface ErrorsDescription extends Readonly<Record<Exclude<Refusal, 'rejected'>, Refusals>> {
   /**
    * Where the service explains its errors. JSON without anything there is not the service's own: it is that of a gateway
    * or a firewall.
@@ -285,31 +288,36 @@ export interface ErrorsDescription extends Readonly<Record<Refusal, Refusals>> {
   readonly throttled: Refusals;
   /** What was asked for is not there yet. */
   readonly notReady: Refusals;
+  /** The creation is refused for good, and made no flow. Default: 400, 413, 415 and 422. The file fails. */
+  readonly rejected?: Refusals | undefined;
 }
 
 const HOUR_MS = 60 * 60_000;
 
-const REFUSALS: readonly Refusal[] = ['outOfCredit', 'tokenRefused', 'throttled', 'notReady'];
+const REFUSALS: readonly Refusal[] = ['outOfCredit', 'tokenRefused', 'throttled', 'notReady', 'rejected'];
 
 /** True if only the words of an answer with this status tell what it means. */
 export const isToldByWords = (errors: ErrorsDescription, status: number): boolean =>
-  REFUSALS.some((name) => errors[name].some((each) => typeof each === 'object' && each.status === status));
+  REFUSALS.some((name) => errors[name]?.some((each) => typeof each === 'object' && each.status === status));
 
-/** True if an answer is one of some refusals. @param text the body, in which the case of letters does not matter. */
+/** True if an answer is one of some refusals. @param text the body. */
 export const isAmong = (refusals: Refusals, status: number, text: string): boolean =>
   refusals.some((each) => each === status || isSaid(each, status, text));
 
 const isSaid = (each: number | WordedRefusal, status: number, text: string): boolean =>
-  typeof each === 'object' && each.status === status && text.toLowerCase().includes(each.says.toLowerCase());
+  typeof each === 'object' && each.status === status && plain(text).includes(plain(each.says));
+
+/** A text as it is compared: a service may send `"code":402` where its documentation shows `"code": 402`. */
+const plain = (text: string): string => text.toLowerCase().replace(/\s+/g, '');
 
 /**
  * What an answer means. Words are more exact than a status, so they decide first: `{"status": 403, "says": "balance"}`
  * before `403`.
- * @param text the body, in which the case of letters does not matter.
+ * @param text the body.
  */
 export function refusalOf(errors: ErrorsDescription, status: number, text = ''): Refusal | undefined {
-  const byWords = REFUSALS.find((name) => errors[name].some((each) => isSaid(each, status, text)));
-  return byWords ?? REFUSALS.find((name) => errors[name].includes(status));
+  const byWords = REFUSALS.find((name) => errors[name]?.some((each) => isSaid(each, status, text)));
+  return byWords ?? REFUSALS.find((name) => errors[name]?.includes(status));
 }
 
 /** Default nesting of an answer, in levels. Known answers have less than ten, apart from the `additional` of users. */

@@ -53,6 +53,7 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
   }
   if (refusal === 'tokenRefused') return new UnauthorisedError(message);
   if (refusal === 'notReady') return new NotReadyError(message);
+  if (refusal === 'rejected') return new RejectedError(message, { status });
   switch (status) {
     case 202: // An asset: any other answer with these two is a success.
     case 204:

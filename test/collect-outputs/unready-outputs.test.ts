@@ -231,7 +231,7 @@ describe('a failed flow whose outputs', () => {
       failure: {
         code: 'flow-failed',
         message: expect.stringMatching(
-          /^The flow failed: The file is broken\. Its outputs cannot be listed: outputs at/,
+          /^The flow failed: The file is broken; its outputs cannot be listed: outputs at/,
         ),
       },
     });
@@ -252,6 +252,21 @@ describe('a failed flow whose outputs', () => {
     shown.fault = undefined;
     await world.tickAfter(2 * MINUTE);
     expect(await world.receipt('a.bin')).toMatchObject({ failure: { code: 'flow-failed' }, assets: [{}] });
+  });
+});
+
+it.each<[string, Json, string]>([
+  ['its words say so', [{ status: 500, says: 'worker failed' }], 'flow-failed'],
+  ['they do not', [422], 'timed-out'],
+])('a flow whose state is answered with an error has failed if %s', async (_, failed, code) => {
+  const outputs = { addresses: ['/output'], failed, isWhole: true };
+  await start({ speaks: { outputs }, settings: { flowAgeMaxSeconds: 3600 } });
+  await world.send('a.bin', 'x');
+  world.service.intercept = (__, { operation }) =>
+    operation === 'getFlow' ? answer({ detail: 'The worker failed: out of memory' }, 500) : undefined;
+  for (let polls = 1; polls <= 2; polls += 1) await world.tickAfter(61 * MINUTE).catch(() => {});
+  expect(await world.receipt('a.bin')).toMatchObject({
+    failure: { code, message: expect.stringContaining('The worker failed: out of memory') },
   });
 });
 

@@ -72,6 +72,20 @@ describe('a creation that was answered with a success that names no flow', () =>
     expect(world.service.flows).toHaveLength(1);
   });
 
+  it.each([
+    ['a success', 200],
+    ['403', 403],
+  ])('fails at once, and is sent once, if %s has the words by which the service refuses a file', async (_, status) => {
+    const rejected = [{ status, says: '"code": 1026' }];
+    await start({ ...NO_LISTING, settings: { inDoubt: 'retry' }, speaks: { errors: { words: '/message', rejected } } });
+    world.fault('createFlow', answer({ flow_id: '', code: 1026, message: 'The picture is sensitive' }, status));
+    await world.send('a', 'x');
+    expect(await world.receipt('a')).toMatchObject({
+      failure: { code: 'rejected', message: expect.stringContaining('The picture is sensitive') },
+    });
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
   it('waits for a person, who is told the words, if it has an error beside an id', async () => {
     await start({ ...NO_LISTING, settings: { inDoubt: 'retry' } });
     world.fault('createFlow', answer({ id: 'req_8f2', detail: 'insufficient balance' }), 1);

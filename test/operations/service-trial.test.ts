@@ -173,6 +173,20 @@ it('a flow that fails ends a trial with its words', async () => {
   ]);
 });
 
+it('a flow that an error in place of its state ends, as declared, is said to have failed', async () => {
+  const { origin } = await web((request, response) =>
+    request.method === 'POST'
+      ? answering(200, { id: 'f1' })(request, response)
+      : answering(422, { detail: 'no fox' })(request, response),
+  );
+  const speaks = speaking({ outputs: { addresses: ['/output'], failed: [422], isWhole: true }, list: null });
+  const { ran, printed } = trial(origin, speaks);
+  expect([await ran(), printed()]).toEqual([
+    false,
+    expect.stringMatching(/\nThe flow counts as failed \("outputs\.failed"\): no fox\.$/),
+  ]);
+});
+
 it('a trial ends at its bound, names the word that is not declared, and the flow that may run on', async () => {
   const { origin } = await web((request, response) =>
     answering(200, request.method === 'POST' ? { id: 'f1' } : { state: 'succeed' })(request, response),

@@ -343,7 +343,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a refusal after the last byte believed in any form', 500, {
     file: 'flow-service/client.ts',
     in: 'HttpFlowService.#creationError',
-    replace: 'NO_FLOW_STATUSES.includes(status) || NO_FLOW_REFUSALS.includes(meaning)',
+    replace: "NO_FLOW_STATUSES.includes(status) || (meaning ?? 'notReady') !== 'notReady'",
     with: 'status < 500',
   }),
   mistake('no time limit of the answer to a creation', 300, {
