@@ -73,8 +73,9 @@ const nativeStreams: Plugin = {
 
 /**
  * Leaves out what the SDK does for nothing in a function. It looks for each option of each client in files that Lambda does
- * not have, prepares a line of its log for each request although it has no log, and looks for a signer for several
- * regions at a time, which is in a package that the functions do not have.
+ * not have, prepares a line of its log for each request although it has no log, looks for a signer for several regions at
+ * a time, which is in a package that the functions do not have, and has a pace for the retry mode `adaptive`, which no
+ * function sets.
  */
 const leanRequests: Plugin = {
   name: 'lean requests',
@@ -93,6 +94,11 @@ const leanRequests: Plugin = {
             try { value = environmentVariableSelector(process.env, { signingName, logger }) } catch {}
             return value !== undefined ? value : typeof otherwise === 'function' ? otherwise() : otherwise;
           });`,
+    }));
+    onLoad({ filter: /[\\/]util-retry[\\/]DefaultRateLimiter\.js$/ }, () => ({
+      contents: `export class DefaultRateLimiter {
+        constructor() { throw new Error('This bundle has only the standard mode of retries') }
+      }`,
     }));
     onLoad({ filter: /[\\/]middleware-logger[\\/]loggerMiddleware\.js$/ }, () => ({
       contents: `export const loggerMiddleware = () => (next) => next;
