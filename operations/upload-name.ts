@@ -1,14 +1,15 @@
 import { decodedId } from '../functions/base/key-segment.ts';
+import { printable } from '../functions/base/printable.ts';
 import { STAGE_KEY } from '../functions/uploads/upload.ts';
 
 /**
  * How a person names an upload with this key: by the key, or in a later stage by the key of the first file and the route,
- * such as `robot.png › optimised`. A stage may have several uploads, which have the same name.
+ * such as `robot.png › optimised`. A stage may have several uploads, which have the same name. It is {@link printable}.
  */
 export function uploadName(key: string): string {
   const [, firstKey, segment = ''] = STAGE_KEY.exec(key) ?? [];
   const route = decodedId(segment);
-  return firstKey === undefined || route === undefined ? key : `${firstKey}${STAGE_SIGN}${route}`;
+  return printable(firstKey === undefined || route === undefined ? key : `${firstKey}${STAGE_SIGN}${route}`);
 }
 
 /** Stands between the key of the first file and the route. */

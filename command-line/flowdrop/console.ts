@@ -105,8 +105,8 @@ export class Console {
   }
 
   /** The lines of an error, beside the answer. */
-  error(text: string): void {
-    for (const line of text.trimEnd().split('\n')) this.note(coloured('fault', line));
+  error(lines: readonly string[]): void {
+    for (const line of lines) this.note(coloured('fault', line));
   }
 
   /** Columns of the terminal that shows the answer. Undefined if it goes into a file or to a program. */

@@ -72,7 +72,8 @@ export function flowdropProgram(surroundings: Surroundings, words: readonly stri
       writeOut: (text) => output.write(text),
       // It repeats the words of the command line, which may be pasted.
       writeErr: (text) => void (isJson(words) || errors.write(printableLines(text))),
-      outputError: (text) => void (isJson(words) || new Console(surroundings.streams).error(text)),
+      outputError: (text) =>
+        void (isJson(words) || new Console(surroundings.streams).error(text.trimEnd().split('\n'))),
       getOutHelpWidth: () => output.columns ?? HELP_COLUMNS,
       getErrHelpWidth: () => errors.columns ?? HELP_COLUMNS,
     })

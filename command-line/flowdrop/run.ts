@@ -1,6 +1,7 @@
 import http from 'node:http';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
+import { ConfigurationError } from '../../functions/base/validation.ts';
 import { checkProxies, variablesOf } from '../../functions/settings/proxies.ts';
 import {
   connectFunction,
@@ -9,7 +10,7 @@ import {
   type Deployment,
   issueOfConnection,
 } from '../../operations/deployment.ts';
-import { NoLocalRunError } from '../../operations/local-run.ts';
+import { NoLocalRunError, UntrustedRunError } from '../../operations/local-run.ts';
 import { EXIT_USAGE, UsageError } from '../options.ts';
 import { Console, type Streams } from './console.ts';
 
@@ -154,9 +155,18 @@ export function failed(
   // Commander has printed its own sentence.
   const isPrinted = error instanceof CommanderError;
   if (console.isJson) console.answer({ error: { code, message } }, () => []);
-  else if (!isPrinted) console.error(message);
+  else if (!isPrinted) console.error(linesOf(error, message));
   return exitCode;
 }
+
+/**
+ * The lines of an error's message. Only some errors have messages in lines. In any other, a line break is of a file name or
+ * of words of outside, and is escaped.
+ */
+const linesOf = (error: unknown, message: string): readonly string[] =>
+  [ConfigurationError, UntrustedRunError, UsageError].some((kind) => error instanceof kind)
+    ? message.trimEnd().split('\n')
+    : [message];
 
 /** True if the answer is to be JSON. */
 export const isJson = (words: readonly string[]): boolean => words.includes('--json');

@@ -54,8 +54,9 @@ export const isUsableId = (id: string): boolean =>
   Buffer.byteLength(id) <= ID_BYTES_MAX &&
   !holdsToken(id);
 
-/** Cuts the service's words to the length of a quotation. */
-export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string => shorten(text, charsMax, '…');
+/** Cuts the service's words to the length of a quotation, in one line: no words of outside may look like a line of ours. */
+export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
+  shorten(text, charsMax, '…').replace(/\s*[\r\n]\s*/g, ' ');
 
 /** What programs write where there is no id. A number such as 0 may be one. */
 const NO_ID = /^(?:null|none|nil|undefined|nan|\[object object\]|0{8}-(?:0{4}-){3}0{12})$/i;

