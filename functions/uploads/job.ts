@@ -6,7 +6,7 @@ import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { confusable, inputKey, JOB_DEPTH_MAX, JOB_FILE } from './job-keys.ts';
 import type { OpenedUpload } from './opened-upload.ts';
 import type { Route } from './route.ts';
-import { additionalSchema, deadlineSecondsSchema, jsonSchema } from './routes.ts';
+import { additionalSchema, deadlineSecondsSchema, HALF_CHARACTER, jsonSchema } from './routes.ts';
 import { UploadUnreadableError } from './upload-errors.ts';
 
 /** Maximum size of a job file, in bytes. */
@@ -62,7 +62,12 @@ const inputSchema = strictObject({
   /** Path of a file, from the folder of the job file. Either this or `text`. */
   name: z.optional(nameSchema),
   /** A text that is the input itself. */
-  text: z.optional(z.string({ error: TEXT_ERROR }).check(z.minLength(1, { error: TEXT_ERROR }))),
+  text: z.optional(
+    z.string({ error: TEXT_ERROR }).check(
+      z.minLength(1, { error: TEXT_ERROR }),
+      z.refine((text) => text.isWellFormed(), { error: HALF_CHARACTER }),
+    ),
+  ),
   /** True if the flow begins also without the file. */
   optional: z.optional(z.boolean({ error: 'expected true or false' })),
   /** What the service gets with the input. */

@@ -37,8 +37,11 @@ const REVIEW_HOURS_MAX = 720;
 /** @internal */
 export const templateSchema = boundedText('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
+/** @internal */
+export const HALF_CHARACTER = String.raw`expected whole characters, and no half of one such as \ud83d`;
+
 /**
- * Any value. It was parsed from JSON before, so only its depth is checked, and what parsing has lost.
+ * Any value. It was parsed from JSON before, so only its depth is checked, and what parsing has lost or left.
  * @internal
  */
 export const jsonSchema = z
@@ -52,7 +55,14 @@ export const jsonSchema = z
         'expected no number beyond 2^53, because larger ones lose digits: write it as a text, if the service takes one',
       when: ({ issues }) => issues.length === 0,
     }),
+    z.refine(isWellFormed, { error: HALF_CHARACTER, when: ({ issues }) => issues.length === 0 }),
   );
+
+/** Tells whether all texts and names in a value can be sent and stored: half a character has no bytes in UTF-8. */
+function isWellFormed(value: unknown): boolean {
+  if (typeof value === 'object' && value !== null) return Object.entries(value).flat().every(isWellFormed);
+  return typeof value !== 'string' || value.isWellFormed();
+}
 
 /** False if a number, such as a seed, is not what was written. From 10^21 on, no number is written with all its digits. */
 function isExact(value: unknown): boolean {
@@ -84,7 +94,7 @@ export const additionalSchema: z.ZodMiniType<JsonObject> = z
         const message =
           name === FLOW_TAG_NAME
             ? `expected no "${FLOW_TAG_NAME}", which is our own tag`
-            : z.safeParse(jsonSchema, input).error?.issues[0]?.message;
+            : z.safeParse(jsonSchema, name.isWellFormed() ? input : name).error?.issues[0]?.message;
         if (message !== undefined) context.addIssue({ code: 'custom', path: [name], message, input });
       }
     }),

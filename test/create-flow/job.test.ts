@@ -661,6 +661,21 @@ describe('a job that cannot be sent', () => {
     expect(world.service.counts.createFlow ?? 0).toBe(0);
   });
 
+  it('fails if a text of it has half a character, which no receiver may take', async () => {
+    await open({ routes: [OPEN_JOBS] });
+    const inputs = String.raw`[{"name": "a", "additional": {"\udc00": 1}}, {"text": "oak \ud83d"}]`;
+    await world.send(JOB, String.raw`{"inputs": ${inputs}, "parameters": {"list": [{"seed": "\ud83d"}]}}`);
+    const { message = '' } = (await world.receipt(JOB)).failure ?? {};
+    for (const place of ['(1) inputs[0].additional.', '(2) inputs[1].text', '(3) parameters']) {
+      expect(message).toContain(place);
+    }
+    expect(message.match(/expected whole characters/g)).toHaveLength(3);
+    expect(world.service.counts.createFlow ?? 0).toBe(0);
+    // A whole one may be written as two escapes.
+    await world.send('multi/whole/job.json', String.raw`{"inputs": [{"text": "\ud83d\ude00"}]}`);
+    expect(await states()).toEqual(expect.arrayContaining(['failed', 'running']));
+  });
+
   const deep = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
   it.each([
     ['parameters', (json: string) => `{"inputs": ["a"], "parameters": ${json}}`],
