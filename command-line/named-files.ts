@@ -1,4 +1,4 @@
-import { readdirSync, statSync } from 'node:fs';
+import { accessSync, constants, readdirSync, statSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 
 /** A file given as an argument, or found in a folder that was. */
@@ -11,7 +11,7 @@ export interface NamedFile {
 
 export interface NamedFiles {
   readonly files: readonly NamedFile[];
-  /** The folders that could not be read, and the links in folders. */
+  /** The files and folders that cannot be read, and the links in folders. */
   readonly unreadable: readonly Refused[];
 }
 
@@ -36,11 +36,17 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
       const path = join(dir, entry.name);
       if (entry.isDirectory()) return filesIn(path, `${prefix}${entry.name}/`);
       if (entry.isSymbolicLink()) unreadable.push({ name: path, why: 'it is a link. Name what it leads to' });
-      return entry.isFile() ? [{ path, key: `${prefix}${entry.name}` }] : [];
+      return entry.isFile() ? fileAt(path, `${prefix}${entry.name}`) : [];
     });
+  const fileAt = (path: string, key: string): readonly NamedFile[] => {
+    const why = whyUnreadable(path);
+    if (why === undefined) return [{ path, key }];
+    unreadable.push({ name: path, why });
+    return [];
+  };
   for (const path of paths) {
     const isFolder = statSync(path).isDirectory();
-    const found = isFolder ? filesIn(path, `${basename(resolve(path))}/`) : [{ path, key: basename(path) }];
+    const found = isFolder ? filesIn(path, `${basename(resolve(path))}/`) : fileAt(path, basename(path));
     let numbered = found;
     for (let n = 2; numbered.some(({ key }) => taken.has(key)); n += 1) {
       numbered = found.map((file) => ({ ...file, key: `${n}/${file.key}` }));
@@ -52,6 +58,18 @@ export function namedFiles(paths: readonly string[]): NamedFiles {
     }
   }
   return { files, unreadable };
+}
+
+/** Why a file cannot be read. Undefined if it can. */
+function whyUnreadable(path: string): string | undefined {
+  try {
+    accessSync(path, constants.R_OK);
+    return undefined;
+  } catch (error) {
+    // Node puts this character in the place of bytes that are not UTF-8. Such a name leads to no file.
+    if (path.includes('\ufffd')) return 'its name is not UTF-8. Rename it';
+    return `it cannot be read (${(error as NodeJS.ErrnoException).code})`;
+  }
 }
 
 /** In the order of their names, so that every run gives the same keys. */

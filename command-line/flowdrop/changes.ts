@@ -3,6 +3,7 @@ import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
 import { counted } from '../../functions/base/printable.ts';
 import { isSuccess } from '../../functions/ledger/terminal-states.ts';
+import { KEY_BYTES_MAX } from '../../functions/s3/limits.ts';
 import { jsonSchema } from '../../functions/uploads/routes.ts';
 import { act, costsOf, heldFlows, type Plan, plan, routeOfRetry, type Selection, tried } from '../../operations/act.ts';
 import { type Asked, isHopeless, type PlannedStage } from '../../operations/actions.ts';
@@ -10,6 +11,7 @@ import { moveAlias } from '../../operations/alias.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import { costsSentence, sharesText } from '../../operations/cost-texts.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { withPrefix } from '../../operations/find.ts';
 import { type Followed, followChains } from '../../operations/follow.ts';
 import { type FlowLeft, forget, type KeyTraces, type Traces, tracesOfAll } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
@@ -463,6 +465,8 @@ async function jobsAmong(files: readonly FileToPut[], { deployment, signal }: Ru
 
 /** Why a file is not uploaded. Undefined if it is. @throws {UsageError} its route allows no overrides. */
 function refusalOf(file: FileToPut, { deployment }: Run, hasOverrides: boolean): string | undefined {
+  const bytes = Buffer.byteLength(withPrefix(file.key, deployment));
+  if (bytes > KEY_BYTES_MAX) return `its key would have ${bytes} bytes, and S3 takes at most ${KEY_BYTES_MAX}`;
   if (!deployment.areRoutesKnown) return undefined;
   const route = routeOfFile(file, deployment);
   if (route === undefined) return `no route takes it. ${nearestRouteOfFile(file, deployment)}`;

@@ -1,5 +1,5 @@
 import { appendFileSync } from 'node:fs';
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
@@ -54,6 +54,23 @@ async function keys(Bucket: string): Promise<readonly string[]> {
 const flows = (): number => operated.standIn.flows.length;
 const put = (name: string, content: string) => writeFile(join(operated.directory, name), content);
 const fetched = () => readdir(join(operated.directory, 'copies'), { recursive: true });
+
+it('put leaves out what cannot be uploaded, in place of ending there once other files are paid for', async () => {
+  const folder = join(operated.directory, 'mixed');
+  const deep = join(folder, ...Array(5).fill('d'.repeat(205)));
+  await mkdir(deep, { recursive: true });
+  const files = [join(folder, 'a.txt'), join(folder, 'z.txt'), join(deep, 'deep.txt')];
+  const inLatin1 = Buffer.concat([Buffer.from(`${folder}/st`), Buffer.of(0xfc), Buffer.from('hle.txt')]);
+  for (const file of [...files, inLatin1]) await writeFile(file, 'x');
+  const paid = flows();
+  const { code, errors, output } = await operated.run('put', folder, '--yes', '--wait');
+  expect(errors).toContain('hle.txt: not uploaded, because its name is not UTF-8. Rename it\n');
+  expect(errors).toMatch(
+    /deep\.txt: not uploaded, because its key would have 10\d\d bytes, and S3 takes at most 1024\n/,
+  );
+  expect(output).toMatch(/mixed\/a\.txt +succeeded.*\n.*mixed\/z\.txt +succeeded/);
+  expect([code, flows() - paid]).toEqual([1, 2]);
+});
 
 describe('retry', () => {
   it('of all failures says how many, skips what it cannot help, and does nothing without an answer', async () => {
