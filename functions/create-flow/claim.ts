@@ -77,8 +77,8 @@ export function isKeyGood({ ports: { settings }, invocation }: Delivery, { doubt
 
 /**
  * Returns the claim with the key of the next request. If the service honours keys, the key is written before the
- * request is sent. If this invocation dies, the next one must send the same key. If the claim says that nothing was
- * sent, as that of a file that has to settle does at first, that is changed before the request too.
+ * request is sent. If this invocation dies, the next one must send the same key. The claim of a file that has to settle
+ * says at first that nothing was sent. That is corrected before the request too.
  * @param isRefused true if a request with the present key was refused.
  */
 export async function withKey(delivery: Delivery, claim: Claim, isRefused: boolean): Promise<Claim> {

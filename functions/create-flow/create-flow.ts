@@ -164,7 +164,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<End
   }
   try {
     // An object may be a copy of the one before it in two cases. The sweep found it without an entry. Or it is newer
-    // than its event: without versions, that may have been about an earlier object with the same content.
+    // than its event: without versions, the event may have been about an earlier object with the same content.
     const isLater = object.upload.lastModified > (event.currentAt ?? Number.POSITIVE_INFINITY);
     const mayBeCopy = event.isCopy ?? (event.uploadId !== undefined || isLater);
     // The sweep may have set `currentAt` long after the file was put. So LastModified is taken instead.
@@ -390,8 +390,8 @@ async function openAgain(delivery: Delivery, { upload, inputs }: ClaimedEntry): 
     if (copied?.upload.id === upload.id) {
       return { ...(await ports.inbox.open({ ...upload, id: undefined }, work)), upload };
     }
-    // The object has the content of an upload before ours. So it is a new file, and no copy of ours. Its message was
-    // skipped like that of a copy, so this delivery begins it.
+    // The object has the content of an upload that was put before ours. It took the place of ours, so it is a new file.
+    // Its message was skipped, because it looks like a copy of that earlier upload. So this delivery begins it.
     if (current !== undefined && copied !== undefined && putAt(copied.upload) <= putAt(upload)) {
       await beginAt(delivery, current, upload);
     }

@@ -51,7 +51,7 @@ type Look =
  *
  *   found                                   adopt the flow
  *   no answer, and the operator asked       send
- *   something else answers once more        wait for the service, for three days at most
+ *   something else answers again            wait for the service, for three days at most
  *   no answer, and the key is good          send again with the key. In an outage, the last attempt waits
  *   no answer, but one may come             wait, and search again: for a day in an outage, without end while the token
  *                                           is refused, else for an hour

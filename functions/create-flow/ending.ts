@@ -169,7 +169,7 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   const mine = ending.claim.entry;
   const { ports, invocation } = delivery;
   const theirs = current?.entry;
-  // The other invocation looks for a flow, or lets the upload wait. If it makes a second one, that yields.
+  // The other invocation looks for a flow, or lets the upload wait. If it makes a second flow, that flow is aborted.
   const isOpen = theirs?.state === 'waiting' || theirs?.state === 'claimed';
   if (current !== undefined && isOpen && theirs.generation === mine.generation)
     return writeFlow(delivery, ending, current);

@@ -95,7 +95,7 @@ interface Found {
   readonly inputs: readonly Upload[];
   /** Names of the inputs that are empty, or not there and not optional. */
   readonly missing: readonly string[];
-  /** A sentence for each name that several files have in another Unicode form or spacing, and none has exactly. */
+  /** A sentence for each name that no file has exactly, but several have in another Unicode form or spacing. */
   readonly ambiguous: readonly string[];
   /** A sentence for each name whose file is empty, or is not there while a file beside the job has a similar name. */
   readonly hints: readonly string[];

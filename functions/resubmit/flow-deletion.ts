@@ -77,7 +77,7 @@ export class FlowDeletions {
     return again;
   }
 
-  /** True if all of the upload and of its chain has ended and is told. */
+  /** True if the upload and its whole chain have ended, and nothing of them is left to publish. */
   async #isOver(entry: TerminalEntry, signal: AbortSignal): Promise<boolean> {
     const { ledger, chains, settings } = this.#ports;
     if (!(await isPublished(entry, ledger, signal))) return false;

@@ -10,7 +10,7 @@ import { UPLOAD_ID } from '../uploads/upload.ts';
 /** Maximum number of LIST requests of a round in each of the two classes: a few seconds of work. */
 const LISTS_MAX = 150;
 
-/** Minimum number of folders and markers that a LIST request reads. More turns make it more: most markers are due. */
+/** Minimum number of folders and markers that a LIST request reads. It reads more if there are more turns to give. */
 const PAGE_MIN = 100;
 
 /** The most that S3 lists at once. */
@@ -40,7 +40,7 @@ type TurnState = Readonly<z.infer<typeof turnState>>;
 /** The form of {@link LineState}. @param time the form of a time in milliseconds since the epoch. @internal */
 export const lineState = (time: z.ZodMiniNumber) =>
   z.object({
-    /** By route, the ids of the last ones that left, until it is known what became of them, and when they left. */
+    /** By route, the last uploads that left, and when. They are kept until it is known what became of them. */
     sent: byName(z.object({ at: time, ids: z.readonly(z.array(z.string().check(z.regex(UPLOAD_ID)))) })),
     /** When the last uploads that went through left the line. */
     throughAt: time,
@@ -69,7 +69,7 @@ export type LineState = Readonly<z.infer<ReturnType<typeof lineState>>>;
 /** Before the first turn. */
 export const BEGINNING: TurnState = { count: 0, live: { segments: {} }, late: { segments: {} } };
 
-/** How many uploads may leave the line now: of a class of the route of this name, or of all together. */
+/** How many uploads may leave the line now: of one class of a route, of a whole route, or of all routes together. */
 export type Room = (route?: string, of?: TurnClass) => number;
 
 interface Wanted {

@@ -50,8 +50,8 @@ export interface ResubmitPorts {
   readonly chainNotes: Pick<ChainNotes, 'note'>;
   readonly settings: Pick<Settings, 'inboxPrefix' | 'routes'>;
   /**
-   * Begins what is left of stages that an operator has made anew, by the id of the chain's first file. Returns after
-   * how many milliseconds it has to go on. Undefined if nothing is left.
+   * Begins uploads of stages that an operator has made anew, in the chain of this first file. If some are left, returns
+   * the time until it must be called again, in milliseconds. Otherwise returns undefined.
    */
   readonly finishAnew?: (firstId: string, signal: AbortSignal) => Promise<number | undefined>;
   /** Deletes the flows of ended uploads at the service. */
@@ -101,15 +101,15 @@ export async function resubmit(
   }
   const now = clock.now();
   let next = entry && markerAfter(entry, marker, settings, now);
-  // An upload in the line is resubmitted only from its marker in the line. At any other marker, that marker is put
-  // again.
+  // An upload in the line is resubmitted only from its marker in the line. If this is another marker of it, the marker
+  // in the line is put again.
   const isItsMarker = next?.turn === undefined || marker.turn !== undefined;
   const isSent = entry !== undefined && next !== undefined && next.notBefore <= now && isItsMarker;
   if (isSent) {
     await queue.send(messageFor(entry.upload), signal);
     next = { uploadId, notBefore: now + DUE_AGAIN_MS };
   }
-  // A request to make a stage anew puts a marker of the first file, whose chain has begun.
+  // If an operator makes a stage anew, the marker of the chain's first file is put.
   const isFirst = entry?.state === 'succeeded' && entry.upload.stage === undefined;
   const mayBeMadeAnew = isFirst && isInChain(entry, settings.routes);
   const goOnMs = mayBeMadeAnew ? await ports.finishAnew?.(uploadId, signal) : undefined;
@@ -143,7 +143,7 @@ function markerAfter(
   return { ...next, notBefore: lookAt(entry, now) };
 }
 
-/** True if only a waiting marker leads to a failure that may not be told. That of a flow has a running marker. */
+/** True if a failure may lack its receipt, and only a waiting marker leads to it. After a flow, a running marker does. */
 const needsTelling = (entry: Entry): boolean => isUntold(entry) && entry.flow === undefined;
 
 /** Makes the marker of an unreadable entry due later. At the head of the list it would keep others from being resubmitted. */

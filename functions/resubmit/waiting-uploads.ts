@@ -67,7 +67,7 @@ interface WaitingOptions {
  *
  * A route may be refused while others go through, because its template has a limit of its own. Then it says nothing of
  * the others, and has a maximum of its own: one upload of it leaves, then two, then four, while all of them go through.
- * When this maximum reaches the extra number of the others, the route counts as one of them again.
+ * When this maximum is no lower than the number of extra ones, the route counts as one of the others again.
  */
 export class WaitingUploads {
   readonly #ports: ResubmitPorts;
@@ -193,7 +193,7 @@ export class WaitingUploads {
   /**
    * Notes the last round of polls. If the service does not let us poll all running flows in time, fewer leave the line,
    * and no extra ones. Otherwise flows would pile up that wait for their polls, and the flow of a new file behind them.
-   * @param share of the time that the round should have taken. 1 if it took no longer.
+   * @param share the poll interval divided by what the round took. 1 if the round took no longer than that.
    */
   notePolls(share: number): void {
     this.#pollShare = share;
@@ -244,7 +244,7 @@ export class WaitingUploads {
   }
 }
 
-/** A hash of the routes without what does not choose between them. */
+/** A hash of what chooses between the routes. */
 function choiceOf(routes: readonly Route[]): string {
   const choices = routes.map(({ template, parameters, additional, price, budget, ...choice }) => choice);
   return hash('sha256', JSON.stringify(choices));
