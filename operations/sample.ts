@@ -1,8 +1,9 @@
 import { counted, quoted } from '../functions/base/printable.ts';
 import { createdReader, flowReader, outputPageReader, type Reader } from '../functions/flow-service/answers.ts';
+import { missingOf } from '../functions/flow-service/flow-listing.ts';
 import { PAGE_BYTES_MAX, parseJson, UnfitAnswerError } from '../functions/flow-service/json-answer.ts';
 import { at, type Member, membersOf } from '../functions/flow-service/json-pointer.ts';
-import { isLink, linkedOutputsReader, listOf } from '../functions/flow-service/linked-outputs.ts';
+import { isLink, type LinkedResults, linkedOutputsReader, listOf } from '../functions/flow-service/linked-outputs.ts';
 import { said } from '../functions/flow-service/pages.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import {
@@ -117,7 +118,7 @@ function readCreation(json: unknown, service: ServiceDescription): Reading {
   const isThere = !(read instanceof UnfitAnswerError);
   const issue = !isThere && read.isOwnError === false ? `For Flowdrop, ${read.message}.` : 'No id of a flow is found.';
   return {
-    lines,
+    lines: isThere ? [...lines, `The id of the flow is ${quoted(read.flowId)}.`] : lines,
     issues: isThere ? [] : [issue],
     todo: advice(
       '"create": {"id": …}',
@@ -151,19 +152,29 @@ function readState(json: unknown, { state }: ServiceDescription): Reading {
   };
 }
 
+const NO_RESULTS: Partial<LinkedResults> & Pick<LinkedResults, 'links'> = { links: [] };
+
 function readOutputs(json: unknown, service: ServiceDescription): Reading {
   const { outputs: described } = service;
   if ('addresses' in described) {
     const lines = linesOf(json, 'addresses', described.addresses);
-    const { links } = readBy(linkedOutputsReader(described, service), json) ?? { links: [] };
+    const { links, page, isRunning } = readBy(linkedOutputsReader(described, service), json) ?? NO_RESULTS;
+    // What a header may say is not in a sample.
+    const missing = page && described.pages === undefined ? missingOf(page, { status: 200, headers: {} }) : undefined;
     const named = links.slice(0, NAMED_MAX).map(({ assetId, error, word }) => {
       const is = word === undefined ? 'an address' : `pending, because the word is ${quoted(word)}`;
       return `output ${assetId}: ${error ?? is}`;
     });
     return {
       lines: [...lines, ...named],
-      issues: links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? []),
-      todo: advice('"outputs": {"addresses": […]}', placesOfAddresses(json)),
+      issues: [
+        ...(links.length === 0 ? ['No address of an output is found.'] : links.flatMap(({ error }) => error ?? [])),
+        ...(missing === undefined ? [] : [`Not all outputs are there: ${missing}.`]),
+        ...(isRunning ? ['It shows the flow as running, so its outputs do not count yet.'] : []),
+      ],
+      todo: links.some(({ address }) => address !== undefined)
+        ? 'Check "addresses" and "pages" of "outputs" in the description of the service.'
+        : advice('"outputs": {"addresses": […]}', placesOfAddresses(json)),
       isThere: links.length > 0,
     };
   }
@@ -178,7 +189,8 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
     return { lines, issues: [issue], todo, isThere: false };
   }
   const { items: outputs, signs, entries } = page;
-  const { more } = said(signs);
+  const { more, counted: all = 0 } = said(signs);
+  const isShort = described.pages === undefined && more.length === 0 && entries < all;
   const named = outputs.slice(0, NAMED_MAX).map(({ assetId, status, error, word }) => {
     const why = error ?? (word === undefined ? '' : `the word is ${quoted(word)}`);
     return `output ${assetId === '' ? 'without an id' : quoted(assetId)}: ${status}${why === '' ? '' : `, because ${why}`}`;
@@ -196,6 +208,7 @@ function readOutputs(json: unknown, service: ServiceDescription): Reading {
       ...(more.length === 0
         ? []
         : [`It says that there is more (${more.join(', ')}), in a form that is not declared.`]),
+      ...(isShort ? [`It counts ${counted(all, 'output')} but shows ${entries}.`] : []),
     ],
     todo: 'Change "outputs" in the description of the service: "id", "word", "ready", "failed", "pending", "pages".',
     isThere: true,

@@ -6,11 +6,17 @@ import { type ErrorWords, wordsOfError } from '../functions/flow-service/answers
 import { isSameWithSlash } from '../functions/flow-service/foreign-answer.ts';
 import { httpTransport } from '../functions/flow-service/http-transport.ts';
 import { readErrorBody } from '../functions/flow-service/json-answer.ts';
+import { at } from '../functions/flow-service/json-pointer.ts';
 import { ProxyError, proxyFor, shownProxy } from '../functions/flow-service/proxy.ts';
 import { redact } from '../functions/flow-service/redact.ts';
 import { filled, jsonBody } from '../functions/flow-service/request-body.ts';
 import { headersOf } from '../functions/flow-service/requests.ts';
-import { refusalOf, type ServiceDescription, tokenHeader } from '../functions/flow-service/service-description.ts';
+import {
+  type Pointers,
+  refusalOf,
+  type ServiceDescription,
+  tokenHeader,
+} from '../functions/flow-service/service-description.ts';
 import { type Transport, TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
 import type { Proxies } from '../functions/flow-service/types.ts';
 import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
@@ -132,7 +138,7 @@ class ServiceCheck {
       const verdicts: Verdict[] = [];
       for (const listing of [templates, list]) {
         if (listing === undefined) continue;
-        const verdict = await this.#verdict(listing.path);
+        const verdict = this.#judge(await this.#get(listing.path), listing.path, listing.items);
         if (verdict.is === 'good') return undefined;
         verdicts.push(verdict);
       }
@@ -168,10 +174,6 @@ class ServiceCheck {
     );
   }
 
-  async #verdict(path: string): Promise<Verdict> {
-    return this.#judge(await this.#get(path), path);
-  }
-
   async #get(path: string, { body: described, id = '' }: Described = {}): Promise<Answer> {
     const url = new URL(`${this.#service.url}${path}`);
     const { token, speaks } = this.#service;
@@ -184,20 +186,21 @@ class ServiceCheck {
     return { ...response, text: redact(await readErrorBody(response), this.#service.token) };
   }
 
-  #judge(answer: Answer, path: string): Verdict {
+  /** @param items where a listing has its list. Default: it is none. */
+  #judge(answer: Answer, path: string, items: Pointers = []): Verdict {
     const { status } = answer;
     const isJson = isJsonAnswer(answer);
     // A server of HTTP/2 alone answers so, in HTTP/1.1, to a client that did not offer it.
     if (status >= 400 && !isJson && /\bALPN\b|HTTP\/2/i.test(answer.text)) {
       return { is: 'wrong', issue: ONLY_HTTP2 };
     }
-    if (status >= 200 && status < 300) {
-      return isJson ? { is: 'good' } : { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
-    }
+    const isSuccess = status >= 200 && status < 300;
+    if (isSuccess && !isJson) return { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
     const told = isJson ? this.#wordsOf(answer).detail : '';
     const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
-    const refused = this.#issueOfRefusal(shown, answer);
+    const refused = isSuccess && mayList(answer, items) ? undefined : this.#issueOfRefusal(shown, answer);
     if (refused !== undefined) return { is: 'wrong', issue: refused };
+    if (isSuccess) return { is: 'good' };
     if (status === 404 || status === 410) return { is: 'missing', answer };
     // The operation is known here, but this method of it is not served.
     if (status === 405 || status === 501) return { is: 'good' };
@@ -296,6 +299,16 @@ class ServiceCheck {
       if (differs && (answer.status === 404 || this.#judge(answer, path).is === 'good')) return true;
     }
     return false;
+  }
+}
+
+/** True if an answer has a list where it should, or is too long to tell. Then the words of a refusal mean something else. */
+function mayList({ text }: Answer, items: Pointers): boolean {
+  try {
+    const json: unknown = JSON.parse(text);
+    return [items].flat().some((pointer) => Array.isArray(at(json, pointer)));
+  } catch {
+    return true;
   }
 }
 

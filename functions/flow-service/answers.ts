@@ -94,10 +94,11 @@ function idIn(name: unknown, statePath: string): unknown {
   return isFit && id !== undefined && shared.some((place) => steps?.includes(place)) ? decodedId(id) : undefined;
 }
 
-/** The id of the flow at a pointer. */
+/** The id of the flow at a pointer. An address that the path of the state does not fit is none: each poll would get a 404. */
 function flowIdAt(json: unknown, pointers: Pointers, { path }: StateDescription): string | undefined {
   const name = firstAt(json, pointers);
-  return usableId(idIn(name, path) ?? name);
+  const isUnfit = /^https?:/i.test(String(name)) && pathOf(path).includes('{id}');
+  return usableId(idIn(name, path) ?? (isUnfit ? undefined : name));
 }
 
 /** An id that nothing can have, as it may be shown. */

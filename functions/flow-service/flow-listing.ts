@@ -238,18 +238,27 @@ function moreThan(
 /**
  * Why a listing is not at its end, although no page follows in the declared form. Undefined if it is.
  * @param more the signs that more pages follow. @param total the entries that the listing counts. Default: it does not.
+ * @param todo what to declare if more pages follow.
  */
-function missing(more: readonly string[], listed: number, total = Number.POSITIVE_INFINITY): string | undefined {
+function missing(
+  more: readonly string[],
+  listed: number,
+  total = Number.POSITIVE_INFINITY,
+  todo = 'Declare "pages" of the listing',
+): string | undefined {
   if (more.length > 0)
-    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. Declare "pages" of the listing`;
+    return `it says that there is more (${shorten(more.join(', '))}), in a form that is not declared. ${todo}`;
   if (Number.isFinite(total) && listed < total) return `the listing counts ${total} entries but shows ${listed}`;
   return undefined;
 }
 
-/** Why a page that is read alone may not be the whole. Undefined if it is. */
+/** Only listings are read page by page. */
+const IF_NONE = 'Addresses are read from one page. If that is not what it means, declare "pages": {"by": "none"}';
+
+/** Why a page of addresses, which is read alone, may not be the whole. Undefined if it is. */
 export function missingOf({ signs: inBody, entries }: ListingPage<unknown>, response: Head): string | undefined {
   const signs = withSignsInHead(inBody, response);
-  return missing(moreThan(1, entries, signs, nextLink(response.headers.link)), entries, signs.counted);
+  return missing(moreThan(1, entries, signs, nextLink(response.headers.link)), entries, signs.counted, IF_NONE);
 }
 
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */

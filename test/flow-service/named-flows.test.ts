@@ -99,7 +99,17 @@ describe('a flow is the one that an address or a path in the answer names', () =
     ['https://a.example/v1/jobs?job=7', '/jobs?job={id}', '/v1/jobs?job=7'],
     ['owner/7', '/jobs/{id}', '/v1/jobs/owner%2F7'],
     ['jobs/7', '/{id}', '/v1/jobs%2F7'],
+    ['https://a.example/7', '/jobs?at={id}', '/v1/jobs?at=https%3A%2F%2Fa.example%2F7'],
   ])('%s for %s', async (name, path, url) => {
     expect(await asked('/name', { body: { name } }, path)).toBe(url);
+  });
+
+  it('and is in doubt if the address leads elsewhere', async () => {
+    const name = 'https://a.example/v1/get_result?id=7';
+    await expect(asked('/name', { body: { name } })).rejects.toMatchObject({
+      name: 'InDoubtError',
+      isAccepted: true,
+      message: expect.stringContaining('no usable id at /name: correct "create.id"'),
+    });
   });
 });

@@ -36,7 +36,10 @@ it('a sample of all answers shows what each pointer finds', async () => {
     },
   });
   expect(code).toBe(0);
-  expect(creation).toMatchObject({ result: 'good', what: 'id, /flow_id: nothing\nid, /id: "gm3q"' });
+  expect(creation).toMatchObject({
+    result: 'good',
+    what: 'id, /flow_id: nothing\nid, /id: "gm3q"\nThe id of the flow is "gm3q".',
+  });
   expect(state).toMatchObject({ result: 'good', what: expect.stringContaining('word, /state: "completed"') });
   expect(state?.what).toContain('progress, /progress: 100');
   expect(state?.what).toContain('The flow counts as completed.');
@@ -70,6 +73,12 @@ it('words and pages that are not declared are a warning', async () => {
     result: 'warning',
     what: expect.stringMatching(/"cooking" is not declared.*there is more \(\/next\)/s),
   });
+  const answered = { outputs: [{ id: 'a' }], total: 9 };
+  const short = await sampled({ create: { id: 'x' }, outputs: answered });
+  expect(short.outputs).toMatchObject({
+    result: 'warning',
+    what: expect.stringContaining('It counts 9 outputs but shows 1.'),
+  });
 });
 
 it('one answer may have only some of the parts', async () => {
@@ -101,6 +110,25 @@ it('addresses of results are told, and what is none', async () => {
   const files = [1, 2].map((n) => ({ name: `${n}`, links: [{ url: `https://cdn.example.com/${n}` }] }));
   const listed = await sampled({ create: { id: 'x' }, outputs: { files } }, { outputs: LINKED });
   expect(listed.outputs).toMatchObject({ todo: expect.stringMatching(/The answer has \/files\.$/) });
+});
+
+it.each<[string, object, string]>([
+  ['it says that more follow', { next: 'https://api.example.com/x?skip=1' }, 'Not all outputs are there: it says that'],
+  ['it counts more', { total: 9 }, 'Not all outputs are there: the listing counts 9 entries but shows 1'],
+  ['it shows the flow as running', { state: 'running' }, 'It shows the flow as running'],
+])('an answer with addresses of results is a warning if %s', async (_, more, what) => {
+  const answered = { output: ['https://cdn.example.com/a.glb'], ...more };
+  const { outputs } = await sampled({ create: { id: 'x' }, outputs: answered }, { outputs: LINKED });
+  expect(outputs).toMatchObject({ result: 'warning', what: expect.stringContaining(what) });
+});
+
+it('an address that names the flow is told with the id in it, and is a fault if it leads elsewhere', async () => {
+  const create = { id: '/url' };
+  const sample = { create: { url: 'https://api.example.com/v1/jobs/7' }, state: {} };
+  const fit = await sampled(sample, { create, state: { path: '/jobs/{id}' } });
+  expect(fit.creation).toMatchObject({ result: 'good', what: expect.stringContaining('The id of the flow is "7".') });
+  const unfit = await sampled(sample, { create, state: { path: '/status/{id}' } });
+  expect(unfit.creation).toMatchObject({ result: 'fault', what: expect.stringContaining('No id of a flow is found.') });
 });
 
 it('a file that is no JSON is a fault, and the token is not shown', async () => {

@@ -60,6 +60,17 @@ describe('a service whose description has no listing', () => {
   });
 });
 
+it.each([
+  ['no listing', { list: null, templates: null }],
+  ['a listing', { list: { items: '/data' }, templates: null }],
+])('a service with %s that refuses the token with a success is told, if its words are declared', async (_, listed) => {
+  const errors = { words: '/msg', tokenRefused: [401, { status: 200, says: 'login fail' }] };
+  const { origin } = await web(answering(200, { code: 1004, msg: 'login fail: check your key', data: null }));
+  expect(await issueAt(origin, speaking({ ...listed, errors }))).toMatch(/refuses the token \(200: login fail: check/);
+  const { origin: other } = await web(answering(200, { data: [{ id: '7', note: 'login fail' }], state: 'x' }));
+  if (listed.list !== null) expect(await issueAt(other, speaking({ ...listed, errors }))).toBeUndefined();
+});
+
 describe('a service that answers with', () => {
   it.each<[string, RequestListener, RegExp]>([
     [
