@@ -58,6 +58,13 @@ export const isUsableId = (id: string): boolean =>
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
   shorten(text, charsMax, '…').replace(/\s*[\r\n]\s*/g, ' ');
 
+/** Characters of a body in which its words are looked for. Less than is read of any: at its end, half the token may stand. */
+const START_CHARS_MAX = 2_048;
+
+/** The words at the beginning of a body, after its white space. The token was redacted in it. */
+export const startOf = (text: string, charsMax?: number): string =>
+  cut(text.slice(0, START_CHARS_MAX).trim(), charsMax);
+
 /** What programs write where there is no id. A number such as 0 may be one. */
 const NO_ID = /^(?:null|none|nil|undefined|nan|\[object object\]|0{8}-(?:0{4}-){3}0{12})$/i;
 
@@ -166,7 +173,7 @@ export function wordsOfError(
   try {
     body = parseJson(text, depthMax);
   } catch {
-    return { detail: cut(text.trim()), isOwn: false }; // Not readable JSON.
+    return { detail: startOf(text), isOwn: false }; // Not readable JSON.
   }
   const words = firstAt(body, errors.words);
   const isOfType = [errors.mediaType ?? 'application/json'].flat().includes(essenceOf(mediaType ?? ''));

@@ -1,5 +1,5 @@
 import { essenceOf, isTelling, OCTET_STREAM, typeOfName } from '../base/media-type.ts';
-import { shorten } from '../base/printable.ts';
+import { startOf } from './answers.ts';
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError, EmptyAssetError, NotAnAssetError } from './errors.ts';
@@ -9,6 +9,7 @@ import { at as valueAt } from './json-pointer.ts';
 import { BACKSLASH, closingQuote, lengthWithoutCutEscape, QUOTE, unescaped } from './json-string.ts';
 import { LongTexts } from './long-texts.ts';
 import { canonicalMediaType, isNeverText, SIGNATURE_BYTES, typeOfBytes } from './media-type.ts';
+import { redact } from './redact.ts';
 import type { Asset } from './types.ts';
 
 /** Bytes of an asset that are looked at to tell its type, or what came in its place. Error documents have less. */
@@ -40,7 +41,7 @@ interface AnswerFacts {
   readonly mediaType: string | undefined;
   /** Names of the asset, the most telling one first: their extensions tell its type if nothing else does. */
   readonly names: readonly string[];
-  /** The token, which no media type may hold. */
+  /** The token, which no media type and no quotation may hold. */
   readonly secret?: string | undefined;
   /** The `Content-Length`. Undefined if the response has none. */
   readonly length?: number | undefined;
@@ -126,7 +127,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
     const instead = head === undefined ? undefined : documentIn(head, mediaType, spelled, facts.accepts !== undefined);
     if (facts.accepts === undefined ? instead !== undefined : !facts.accepts(instead?.mediaType ?? mediaType)) {
       await chunks.return();
-      throw notAnAsset(instead, mediaType, head);
+      throw notAnAsset(instead, mediaType, head, facts.secret);
     }
     onData(0);
     return { bytesMax: facts.length, mediaType, chunks };
@@ -288,11 +289,16 @@ function isJsonDocument(text: string): boolean {
   }
 }
 
-function notAnAsset(instead: Instead | undefined, mediaType: string, head: Head | undefined): NotAnAssetError {
+function notAnAsset(
+  instead: Instead | undefined,
+  mediaType: string,
+  head: Head | undefined,
+  secret: string | undefined,
+): NotAnAssetError {
   const what = instead?.what ?? `A file of the type ${mediaType}`;
   const declared = essenceOf(instead?.mediaType ?? mediaType);
   const quoted =
-    head === undefined || instead === undefined ? '' : `: ${shorten(textOf(head).trim(), QUOTE_CHARS_MAX, '…')}`;
+    head === undefined || instead === undefined ? '' : `: ${startOf(redact(textOf(head), secret), QUOTE_CHARS_MAX)}`;
   return new NotAnAssetError(
     `${what} came in place of the asset${quoted}. Check the service, and what stands before it and its assets: a proxy, ` +
       `a login. If the template makes such files, add "${declared}" to "makes" of the route.`,

@@ -494,7 +494,10 @@ export class Requests {
     try {
       const request = { method, url, headers, body: sending, reach, ...this.#limitsOf(operation) };
       onSent?.();
-      return await this.#transport(request, signal);
+      const response = await this.#transport(request, signal);
+      // A message may name a header.
+      const named = Object.entries(response.headers).filter(([name]) => !holdsToken(name, secret));
+      return { ...response, headers: Object.fromEntries(named) };
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
       const message = `${operation}: ${error.message}`;

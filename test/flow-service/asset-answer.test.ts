@@ -541,7 +541,13 @@ describe('what came in place of an asset', () => {
         (error: NotAnAssetError) => error,
       );
       expect(message).toContain('came in place of the asset');
-      expect(message).toContain(answer.trim().slice(0, 100));
+      // In one line.
+      expect(message).toContain(
+        answer
+          .trim()
+          .replaceAll(/[\r\n]+/g, ' ')
+          .slice(0, 100),
+      );
     }
   });
 

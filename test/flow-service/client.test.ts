@@ -587,6 +587,17 @@ describe('the token', () => {
   });
 
   it.each([
+    [400, 'text/plain', 64 * 1024, 'RejectedError'],
+    [200, 'text/html', 4 * 1024, 'NotAnAssetError'],
+  ])('is not quoted in part where no more is read of an answer with %i', async (status, mediaType, bytesRead, name) => {
+    const body = TOKEN.padStart(bytesRead + TOKEN.length / 2) + ' '.repeat(bytesRead);
+    const { transport } = canned({ status, headers: { 'content-type': mediaType }, body });
+    const error = await failureOf(operations.asset(clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ name });
+    expect(inspect(error)).not.toContain(TOKEN.slice(0, TOKEN.length / 2 - 1));
+  });
+
+  it.each([
     ['the body', ADDRESS, (address: string): Page => ({ body: { flows: [{ id: 'f1' }], next: address } })],
     ['a Link header', LINK, (address: string): Page => ({ body: [{ id: 'f1' }], link: `<${address}>; rel="next"` })],
   ])('is not in the address of a next page, by %s', async (_, pages, page) => {

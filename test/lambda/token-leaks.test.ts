@@ -26,9 +26,16 @@ it.each<[Operation, Fault]>([
   ['createFlow', answer({ detail: `Who is ${TOKEN}?` }, 422)],
   ['createFlow', { status: 403, headers: { 'content-type': 'text/html' }, body: `<html>Bearer ${TOKEN}</html>` }],
   ['createFlow', { status: 302, headers: { location: `https://login.example/?by=${TOKEN}` } }],
+  ['createFlow', { status: 201, headers: { [`x-${TOKEN}-location`]: '/flows/f1' }, body: '' }],
+  [
+    'listOutputs',
+    { ...answer([{ id: 'a' }]), headers: { [`${TOKEN}.next`]: 'b', 'content-type': 'application/json' } },
+  ],
   ['getFlow', answer({ id: 'any', state: 'failed', error: `Bearer ${TOKEN}` })],
   ['listOutputs', answer([{ id: TOKEN }, { id: 'a', status: 'failed', error: basic }])],
   ['getAsset', { status: 200, headers: { 'content-type': `application/x-${TOKEN}` }, body: 'x' }],
+  ['getAsset', answer({ detail: `Who is ${TOKEN}?` })],
+  ['getAsset', { status: 200, headers: { 'content-type': 'image/png' }, body: `<html>${basic}</html>` }],
   ['getAsset', answer({ data: `data:application/x-${basic.replaceAll('=', '')};base64,eA==` })],
 ])('the token that the service shows in its answer to %s is kept nowhere: %j', async (operation, fault) => {
   await start({ settings: { attemptsMax: 1 } });
