@@ -6,6 +6,8 @@ export interface ServiceRequest {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   readonly body: AsyncIterable<Uint8Array>;
+  /** The replica of the service that a balancer leads it to. Each knows only the flows that it has made. */
+  readonly replica?: number | undefined;
   /** Aborts when the client has left. */
   readonly signal?: AbortSignal | undefined;
 }

@@ -27,6 +27,8 @@ export class Flow {
   readonly additional: unknown;
   readonly inputs: readonly Input[];
   readonly createdAt: number;
+  /** The replica of the service that made it, and is the only one that knows it. */
+  readonly replica: number | undefined;
   /** When the flow appears in the listing, in milliseconds since the epoch. */
   readonly listedFrom: number;
   deleted = false;
@@ -36,7 +38,10 @@ export class Flow {
   #aborted: { readonly at: number; readonly endsAt: number } | undefined;
 
   constructor(
-    parts: Pick<Flow, 'id' | 'template' | 'parameters' | 'additional' | 'inputs' | 'createdAt' | 'listedFrom'>,
+    parts: Pick<
+      Flow,
+      'id' | 'template' | 'parameters' | 'additional' | 'inputs' | 'createdAt' | 'listedFrom' | 'replica'
+    >,
   ) {
     this.id = parts.id;
     this.template = parts.template;
@@ -45,6 +50,7 @@ export class Flow {
     this.inputs = parts.inputs;
     this.createdAt = parts.createdAt;
     this.listedFrom = parts.listedFrom;
+    this.replica = parts.replica;
   }
 
   start(now: number, durationMs: number, newAssetId: () => string): void {

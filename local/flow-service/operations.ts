@@ -73,6 +73,7 @@ export class Operations {
         const now = this.#now();
         const flow = new Flow({
           id: this.#unusedId(),
+          replica: call.request.replica,
           template,
           parameters: value.parameters,
           additional: value.additional,
@@ -124,7 +125,8 @@ export class Operations {
     requireServed(this.#variation.listFlows);
     const now = this.#now();
     // A map iterates in the order of insertion, which is the order of creation.
-    const visible = [...this.flows.values()].filter((flow) => !flow.deleted && flow.listedFrom <= now);
+    const known = [...this.flows.values()].filter(({ replica }) => replica === call.request.replica);
+    const visible = known.filter((flow) => !flow.deleted && flow.listedFrom <= now);
     return listingPage(visible, call, this.#variation, (flow) => this.#record(flow));
   }
 
@@ -191,9 +193,10 @@ export class Operations {
     flow.start(this.#now(), durationMs, newId);
   }
 
-  #flow({ flowId }: Call): Flow {
+  #flow({ flowId, request }: Call): Flow {
     const flow = this.flows.get(flowId);
-    if (flow === undefined || flow.deleted) throw new Refusal(404, 'There is no such flow');
+    if (flow === undefined || flow.deleted || flow.replica !== request.replica)
+      throw new Refusal(404, 'There is no such flow');
     return flow;
   }
 

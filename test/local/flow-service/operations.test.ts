@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
-import { dataUri, echo, handClock, standIn } from './support.ts';
+import { inOneChunk } from '../../support/in-process-transport.ts';
+import { dataUri, echo, handClock, standIn, TOKEN } from './support.ts';
 
 describe('creating a flow', () => {
   it('starts the flow if it has an input, and stores everything in the request', async () => {
@@ -191,6 +192,26 @@ describe('a flow', () => {
     });
     expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toHaveLength(1);
     expect(service.flows[0]?.aborted).toBe(true);
+  });
+
+  it('is known to the replica only that made it', async () => {
+    const { service, create } = await standIn();
+    const made = await create();
+    const ask = async (url: string, replica?: number) => {
+      const headers = { authorization: `Bearer ${TOKEN}` };
+      const { status, body } = await service.handle({
+        method: 'GET',
+        url,
+        headers,
+        body: inOneChunk(Buffer.alloc(0)),
+        replica,
+      });
+      return { status, text: Buffer.concat(await Array.fromAsync(body as AsyncIterable<Uint8Array>)).toString() };
+    };
+    expect(await ask(`/flows/${made}`)).toMatchObject({ status: 200 });
+    expect(await ask(`/flows/${made}`, 1)).toMatchObject({ status: 404 });
+    expect((await ask('/flows')).text).toContain(made);
+    expect((await ask('/flows', 1)).text).not.toContain(made);
   });
 
   it('is gone after its deletion, except for tests', async () => {
