@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { FLOWS } from '../../functions/flow-service/services.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import { checkFlows, SECOND_FLOW_LINES } from './invariants/flows.ts';
 import { Observations } from './observations.ts';
@@ -26,6 +27,7 @@ function worldWith(why: string, others: readonly object[], pageSize = 2, paging 
       variation: { listFlows: 'served', pageSize, paging },
       settings: { inDoubt: 'retry' },
     },
+    settings: { service: FLOWS },
     service: { flows: [...others, { createdAt: at, deleted: false, additional: ours, inputs: [] }] },
   } as unknown as World;
 }
@@ -112,6 +114,37 @@ describe('an upload that was sent again because the listing moved while it was r
   });
 });
 
+describe('a flow of ours', () => {
+  const check = (orphans: readonly string[], entry: object): void => {
+    const ours = { flowdrop: { pipeline: 'simulated', upload: UPLOAD, generation: 1 } };
+    const observed = new Observations();
+    for (const flowId of orphans) {
+      const fields = { uploadId: UPLOAD, flowId };
+      observed.logged.push({ level: 'warn', message: SECOND_FLOW_LINES.orphaned, fields, at: 0 });
+    }
+    const world = {
+      observed,
+      scenario: { variation: { listFlows: 404 }, settings: { inDoubt: 'retry' } },
+      settings: { service: FLOWS },
+      service: { flows: [{ id: 'a', createdAt: 0, deleted: false, additional: ours, inputs: [] }] },
+    };
+    const entries = [{ upload: { id: UPLOAD }, generation: 1, ...entry }];
+    checkFlows(world as unknown as World, entries as unknown as readonly Entry[]);
+  };
+  const failed = (message: string) => ({ state: 'failed', failure: { code: 'attempts-exhausted', message } });
+
+  it('is collected, or an orphan, or the operator is told that there may be one', () => {
+    expect(() => check([], { state: 'succeeded', flow: { id: 'a' } })).not.toThrow();
+    expect(() => check(['a'], failed('Given up.'))).not.toThrow();
+    expect(() => check([], failed('Given up. A request may have made a flow that is not known.'))).not.toThrow();
+    expect(() => check([], failed('Given up.'))).toThrow('nobody is told of it');
+  });
+
+  it('is no orphan if it is collected', () => {
+    expect(() => check(['a'], { state: 'succeeded', flow: { id: 'a' } })).toThrow('counts as an orphan');
+  });
+});
+
 describe('two flows of one generation at a service that honours keys', () => {
   const check = (apartMs: number): void => {
     const ours = { flowdrop: { pipeline: 'simulated', upload: UPLOAD, generation: 1 } };
@@ -120,8 +153,15 @@ describe('two flows of one generation at a service that honours keys', () => {
     const line = { level: 'warn', message: SECOND_FLOW_LINES.resent, fields: { uploadId: UPLOAD }, at: 0 };
     observed.logged.push(line);
     const variation = { listFlows: 404, idempotencyHours: 1 };
-    const world = { observed, scenario: { variation, settings: { inDoubt: 'retry' } }, service: { flows } };
-    checkFlows(world as unknown as World, [{ upload: { id: UPLOAD }, generation: 1 } as unknown as Entry]);
+    const world = {
+      observed,
+      scenario: { variation, settings: { inDoubt: 'retry' } },
+      settings: { service: FLOWS },
+      service: { flows },
+    };
+    checkFlows(world as unknown as World, [
+      { upload: { id: UPLOAD }, generation: 1, state: 'waiting' } as unknown as Entry,
+    ]);
   };
 
   it('are excused once the hours are over', () => {

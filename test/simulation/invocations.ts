@@ -9,6 +9,7 @@ import { isInputOnly } from './invariants/jobs.ts';
 import { CREATES_MAX } from './names.ts';
 import type { TickRecord } from './observations.ts';
 import type { Ports, Process } from './processes.ts';
+import { scheduleClockStep } from './storm-clocks.ts';
 import { JOBS } from './storm-jobs.ts';
 import { routeNameFor } from './storm-routes.ts';
 import { MINUTE, SECOND } from './timeline.ts';
@@ -188,6 +189,7 @@ export class Invocations {
       this.#runningCount -= 1;
     };
     const fate = this.#scheduleFate(process, limitMs);
+    scheduleClockStep(world, lambda, limitMs);
     const forget = lambda.onDeath(() => {
       observed.stats.kills += 1;
       fate.cancel();

@@ -5,8 +5,8 @@ import { MINUTE, type Scheduled, SECOND, type Timeline } from './timeline.ts';
 type Kind = 'timer' | 'answer';
 
 /**
- * One process of a function as Lambda runs it. Its clock may be wrong. While it is frozen, nothing reaches it. Once it
- * is killed, nothing ever reaches it again: its code waits for ever.
+ * One process of a function as Lambda runs it. Its clock may be wrong, and may step. While it is frozen, nothing reaches
+ * it. Once it is killed, nothing ever reaches it again: its code waits for ever.
  */
 export class Lambda {
   readonly name: string;
@@ -20,6 +20,9 @@ export class Lambda {
   wasFrozen = false;
   #state: 'alive' | 'frozen' | 'stalled' | 'dead' = 'alive';
   readonly #timeline: Timeline;
+  #skewMs: number;
+  /** Time for which its machine has slept, in milliseconds. The clock went on, and the timers stood still. */
+  #sleptMs = 0;
   #held: { readonly kind: Kind; readonly run: () => void }[] = [];
   readonly #onDeath = new Set<() => void>();
 
@@ -28,7 +31,8 @@ export class Lambda {
     this.name = `${which}-${number}`;
     this.function = which;
     this.#timeline = timeline;
-    this.clock = { now: () => timeline.now() + skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
+    this.#skewMs = skewMs;
+    this.clock = { now: () => timeline.now() + this.#skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
   }
 
   /** The name of its latest invocation. */
@@ -69,13 +73,24 @@ export class Lambda {
     };
   }
 
-  /** Freezes the process for long enough that another may take over, or for a shorter time. */
-  freeze(random: Random): void {
+  /**
+   * Freezes the process for long enough that another may take over, or for a shorter time.
+   * @param isAsleep true if its machine sleeps: the clock goes on, and all timers are late by that time.
+   */
+  freeze(random: Random, isAsleep = false): void {
     const ms = random.chance(0.5) ? random.int(10 * SECOND, 2 * MINUTE) : random.int(5, 30) * MINUTE;
     if (this.#state !== 'alive') return;
     this.#state = 'frozen';
     this.wasFrozen = true;
-    this.#timeline.schedule(this.#timeline.now() + ms, () => this.#thaw());
+    this.#timeline.schedule(this.#timeline.now() + ms, () => {
+      if (isAsleep) this.#sleptMs += ms;
+      this.#thaw();
+    });
+  }
+
+  /** Its wall clock steps. Its timers do not notice. */
+  stepClock(skewMs: number): void {
+    this.#skewMs = skewMs;
   }
 
   /** Keeps everything from the process until its time limit kills it. */
@@ -85,12 +100,18 @@ export class Lambda {
 
   /** Calls `run` in the process after `ms`, unless it is dead or stalled by then. */
   after(ms: number, kind: Kind, run: () => void): Scheduled {
-    return this.#timeline.schedule(this.#timeline.now() + ms, () => this.#reach(kind, run));
-  }
-
-  #reach(kind: Kind, run: () => void): void {
-    if (this.#state === 'alive') run();
-    else if (this.#state === 'frozen') this.#held.push({ kind, run });
+    const timeline = this.#timeline;
+    const sleptMs = this.#sleptMs;
+    const at = timeline.now() + ms;
+    let next: Scheduled;
+    const reach = (): void => {
+      const dueAt = kind === 'timer' ? at + this.#sleptMs - sleptMs : at;
+      if (dueAt > timeline.now()) next = timeline.schedule(dueAt, reach);
+      else if (this.#state === 'alive') run();
+      else if (this.#state === 'frozen') this.#held.push({ kind, run: reach });
+    };
+    next = timeline.schedule(at, reach);
+    return { cancel: () => next.cancel() };
   }
 
   /** As in Node's event loop, overdue timers come before answers that have arrived. */
@@ -100,7 +121,7 @@ export class Lambda {
     const held = this.#held;
     this.#held = [];
     for (const kind of ['timer', 'answer'] as const) {
-      for (const one of held) if (one.kind === kind) this.after(0, kind, one.run);
+      for (const one of held) if (one.kind === kind) this.#timeline.schedule(this.#timeline.now(), one.run);
     }
   }
 

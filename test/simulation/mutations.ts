@@ -121,6 +121,24 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'doubt.sentBy + listedWithinMs(flows.service)',
     with: 'doubt.sentBy',
   }),
+  mistake('absence concluded before a flow must be listed that a slow service makes after the connection broke', 400, {
+    file: FLOW_SEARCH,
+    in: 'listedWithinMs',
+    replace: 'Math.max(LISTING_DELAY_MAX_MS, 2 * answerSeconds * 1000)',
+    with: 'LISTING_DELAY_MAX_MS',
+  }),
+  mistake('absence concluded from a listing that lacks a known flow', 900, {
+    file: FLOW_SEARCH,
+    in: 'absentUnlessLacking',
+    replace: 'made.every((id) => ids.includes(id))',
+    with: 'true',
+  }),
+  mistake('a file sent although the time of its invocation is over by the clock', 200, {
+    file: 'create-flow/send.ts',
+    in: 'attemptOnce',
+    replace: 'if (delivery.ports.clock.now() >= delivery.invocation.workEndsAt) throw new OutOfTimeError(…);',
+    with: '',
+  }),
   mistake('a claim deadline before the hard end', 20, {
     file: 'create-flow/delivery.ts',
     in: 'Delivery.claimTerms',

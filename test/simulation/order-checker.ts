@@ -162,6 +162,13 @@ export class OrderChecker {
     this.#leases.delete(key);
   }
 
+  /** A file is sent while its invocation has time by the clock of its process. @param now by that clock. */
+  seesCreation(invocation: string, now: number): void {
+    const { endsAt = Number.POSITIVE_INFINITY } = this.#atWork.get(invocation) ?? {};
+    if (now <= endsAt) return;
+    this.broken.push(`a file was sent after the time of its invocation: ${invocation}`);
+  }
+
   /** A flow is not aborted while its upload waits for it. */
   seesAbort(invocation: string, uploadId: string, generation: number): void {
     const last = this.#lastWrites.get(uploadId)?.entry;

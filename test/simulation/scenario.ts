@@ -71,7 +71,15 @@ export interface Poison {
 /** Everything about the world of a seed except the faults of single calls. */
 export interface Scenario {
   /** A storm is everything at once, and it ends. The other kinds have one trouble, which stays. */
-  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill' | 'long rounds' | 'lagging replica' | 'slow counterpart';
+  readonly kind:
+    | 'storm'
+    | 'limits'
+    | 'poison'
+    | 'backfill'
+    | 'long rounds'
+    | 'lagging replica'
+    | 'replicas'
+    | 'slow counterpart';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly settings: PipelineSettings;
@@ -80,6 +88,8 @@ export interface Scenario {
   /** True if a job API stands in front of the service. */
   readonly isJobApi?: boolean;
   readonly variation: Partial<Variation>;
+  /** Number of replicas of the service, each of which knows only the flows that it has made. Default: 1. */
+  readonly replicas?: number | undefined;
   readonly collectors: number;
   readonly createLimitMs: number;
   readonly collectLimitMs: number;
@@ -99,6 +109,10 @@ export interface Scenario {
   readonly isSkewWild: boolean;
   /** True if each clock deviates by the largest deviation, ahead or behind, and not by a random part of it. */
   readonly isSkewExtreme: boolean;
+  /** Share of invocations in whose middle the clock steps to another deviation, and whether a frozen machine sleeps. */
+  readonly clockSteps?: { readonly share: number; readonly areAsleep: boolean } | undefined;
+  /** Share of creations whose flow is made late, and by how much at most after the connection broke, in milliseconds. */
+  readonly lateFlows?: { readonly share: number; readonly msMax: number } | undefined;
   /** True if notifications are lost and dead letters stay dead, so that only the sweep finds the uploads. */
   readonly isLossy: boolean;
   readonly faultPlan: FaultPlanOptions;

@@ -35,12 +35,13 @@ export class ServiceWatch {
 
   /** The process sends a request, which meets a fault. */
   sees({ kind, request, flowId }: ServiceCall, fault: Fault | undefined): void {
-    const { observed, timeline, scenario, neighbours } = this.#world;
+    const { observed, timeline, scenario, neighbours, orderChecker } = this.#world;
     const lambda = this.#lambda;
     const path = decodeURIComponent(request.url);
     if (fault !== undefined) observed.incidents.push({ kind, path, fault, keys: lambda.keys });
     if (timeline.now() < this.#heldBackUntil[paceOf(kind)]) observed.sentDespiteRefusal += 1;
     if (isPoll(kind)) observed.polledAt.set(flowId, timeline.now());
+    if (kind === 'flow.create') orderChecker.seesCreation(lambda.invocationName, lambda.clock.now());
     if (kind === 'flow.abort' && lambda.function === 'create') this.#seesAbort(flowId);
     if (kind === 'flow.delete') seesFlowDeletion(this.#world, flowId);
     if (kind === 'flows.list' && scenario.doNeighboursDelete) neighbours.deleteSoon();

@@ -15,7 +15,8 @@ import type { Post } from './hold-watch.ts';
 import type { Lambda } from './lambda.ts';
 import { scriptOf } from './service-faults.ts';
 import { type ServiceCall, ServiceWatch } from './service-watch.ts';
-import type { Scheduled, Timeline } from './timeline.ts';
+import { type LateFlow, lateFlowOf } from './storm-late-flows.ts';
+import { type Scheduled, SECOND, type Timeline } from './timeline.ts';
 import type { World } from './world.ts';
 
 /** Time that the server waits for the next byte of a request, in milliseconds. */
@@ -103,7 +104,12 @@ class Exchange {
     const chunks = this.#request.body === undefined ? inOneChunk(new Uint8Array()) : this.#toServer.chunks(timeline);
     const request = serviceRequestOf(this.#request, chunks, this.#gone.signal);
     const call = serviceCallOf(world.jobApi?.understood(request, this.#request.url) ?? request);
-    const fault = this.#watch.poisonOf(call, this.#request.body?.bytes) ?? faultPlan.draw(call.kind);
+    const late = lateFlowOf(world, call.kind);
+    const fault =
+      late === undefined
+        ? (this.#watch.poisonOf(call, this.#request.body?.bytes) ?? faultPlan.draw(call.kind))
+        : undefined;
+    if (late !== undefined) world.observed.addBlame(lambda);
     world.noteCall(lambda, `${call.kind} ${call.request.url}`, fault);
     this.#watch.sees(call, fault);
     if (fault === 'killed before') {
@@ -127,7 +133,7 @@ class Exchange {
     const travelMs = fault === 'slow' ? random.int(3_000, 9_000) : random.int(1, random.chance(0.1) ? 2_000 : 60);
     timeline.schedule(timeline.now() + travelMs, () => {
       if (this.#failure !== undefined) return;
-      void this.#serve(call, fault, resolve);
+      void this.#serve(call, { fault, late }, resolve);
       this.#reach(() => this.#connected());
     });
   }
@@ -135,7 +141,7 @@ class Exchange {
   /** Serves the request at the other end. */
   async #serve(
     call: ServiceCall,
-    fault: Fault | undefined,
+    { fault, late }: { readonly fault: Fault | undefined; readonly late: LateFlow | undefined },
     resolve: (response: TransportResponse) => void,
   ): Promise<void> {
     const world = this.#world;
@@ -144,9 +150,11 @@ class Exchange {
     const script = scriptOf(fault, this.#request, random, timeline);
     let answer: ServiceResponse;
     let told: ServiceResponse;
+    const body = late === undefined ? call.request.body : this.#endingLate(call.request.body, late);
+    const served = { ...call.request, body, replica: world.balancer.replicaFor(call.kind, this.#lambda) };
     try {
       service.intercept = () => script;
-      const answering = (fault === undefined && jobApi?.refusalOf(this.#request.url)) || service.handle(call.request);
+      const answering = (fault === undefined && jobApi?.refusalOf(this.#request.url)) || service.handle(served);
       service.intercept = undefined;
       answer = await answering;
       told = (await jobApi?.answerOf(call, answer, fault)) ?? answer;
@@ -195,6 +203,25 @@ class Exchange {
     );
   }
 
+  /**
+   * The body of a creation whose connection breaks some time after the last byte. The service goes on, and makes the flow
+   * later.
+   */
+  async *#endingLate(body: ServiceRequest['body'], { breakMs, lateMs }: LateFlow): ServiceRequest['body'] {
+    const world = this.#world;
+    const { timeline } = world;
+    yield* body;
+    await new Promise<void>((resolve) => {
+      timeline.schedule(timeline.now() + breakMs, () => {
+        this.#reach(() => this.#fail('read ECONNRESET'));
+        resolve();
+      });
+      this.#gone.signal.addEventListener('abort', () => resolve());
+    });
+    world.trace(`${this.#lambda.name}: the service makes a flow in ${lateMs / SECOND} s, and nobody hears of it`);
+    await new Promise<void>((resolve) => timeline.schedule(timeline.now() + lateMs, resolve));
+  }
+
   #connected(): void {
     if (this.#failure !== undefined || this.#isAnswered) return;
     if (this.#request.body === undefined) this.#limit(TRANSPORT_LIMITS.firstByteMs, 'No answer');
@@ -227,7 +254,7 @@ class Exchange {
       if (this.#request.method === 'POST') this.#sentAt = this.#world.timeline.now();
       this.#limitAnswer();
       await this.#wire(last ?? new Uint8Array());
-      if (!isStopped()) this.#limit(TRANSPORT_LIMITS.firstByteMs, 'No answer');
+      if (!isStopped()) this.#limit(this.#request.headMs ?? TRANSPORT_LIMITS.firstByteMs, 'No answer');
     } catch (error) {
       if (!isStopped()) this.#fail((error as Error).message, error);
     }

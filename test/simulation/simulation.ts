@@ -12,6 +12,7 @@ import { liveWithinLimits } from './limits.ts';
 import { liveWithLongRounds } from './long-rounds.ts';
 import { retryFailures, retrySuccesses } from './operator.ts';
 import { liveWithPoison } from './poison.ts';
+import { liveWithReplicas } from './replicas.ts';
 import { warmUp } from './s3.ts';
 import { liveWithSlowCounterpart } from './slow-counterpart.ts';
 import { runStorm } from './storm.ts';
@@ -81,6 +82,7 @@ const LIVES = {
   backfill: liveWithBackfill,
   'long rounds': liveWithLongRounds,
   'lagging replica': liveWithLaggingReplica,
+  replicas: liveWithReplicas,
   'slow counterpart': liveWithSlowCounterpart,
 } as const;
 

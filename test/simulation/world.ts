@@ -39,16 +39,19 @@ import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Processes } from './processes.ts';
 import { Random } from './random.ts';
+import { Balancer, replicasScenarioOf } from './replicas.ts';
 import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
 import { withAliases } from './storm-aliases.ts';
 import { withChains } from './storm-chains.ts';
+import { withClockSteps } from './storm-clocks.ts';
 import { withCopies } from './storm-copies.ts';
 import { withDeletions } from './storm-deletions.ts';
 import { isRejecting, withHolds } from './storm-holds.ts';
 import { withJobApi } from './storm-job-api.ts';
 import { withJobs } from './storm-jobs.ts';
 import { withKeys } from './storm-keys.ts';
+import { withLateFlows } from './storm-late-flows.ts';
 import { withRetention } from './storm-retention.ts';
 import { withReview } from './storm-review.ts';
 import { withAddedStages, withRouteChanges, withStageChanges } from './storm-routes.ts';
@@ -102,6 +105,7 @@ export class World {
   readonly neighbours = new Neighbours(this);
   readonly processes = new Processes(this);
   readonly invocations = new Invocations(this);
+  readonly balancer = new Balancer(this);
   readonly onTrace: Listeners['onTrace'];
   readonly onCall: Listeners['onCall'];
   /** The settings of the latest deployment. */
@@ -165,7 +169,7 @@ export class World {
   noteCall(lambda: Lambda, what: string, fault: Fault | undefined): void {
     this.trace(`${lambda.name} ${what}${fault === undefined ? '' : ` × ${fault}`}`);
     if (fault !== undefined) this.observed.noteFault(lambda, what, fault);
-    if (fault === 'frozen') lambda.freeze(this.randoms.network);
+    if (fault === 'frozen') lambda.freeze(this.randoms.network, this.scenario.clockSteps?.areAsleep);
   }
 
   /**
@@ -247,6 +251,9 @@ function randomsOf(seed: number) {
     changes: new Random(seed, 9),
     jobApi: new Random(seed, 19),
     reviews: new Random(seed, 25),
+    clocks: new Random(seed, 31),
+    lateFlows: new Random(seed, 32),
+    replicas: new Random(seed, 33),
   };
 }
 
@@ -258,6 +265,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 40 === 25 || seed % 40 === 37) return slowScenarioOf(new Random(seed, 1));
   if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
   if (seed % 40 === 15) return longRoundsScenarioOf(new Random(seed, 1));
+  if (seed % 80 === 75) return replicasScenarioOf(new Random(seed, 1));
   if (seed % 40 === 35) return laggingReplicaScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
@@ -268,7 +276,8 @@ function scenarioFor(seed: number): Scenario {
   const withEnds = withSources(withJobApi(withHonouredKeys, new Random(seed, 18)), new Random(seed, 20));
   const withStill = withAliases(withSettling(withEnds, new Random(seed, 23)), new Random(seed, 21));
   const withAnew = withAddedStages(withReview(withStill, new Random(seed, 24)), new Random(seed, 26));
-  return withRetention(withDeletions(withAnew, new Random(seed, 27)), new Random(seed, 28));
+  const expiring = withRetention(withDeletions(withAnew, new Random(seed, 27)), new Random(seed, 28));
+  return withLateFlows(withClockSteps(expiring, new Random(seed, 29)), new Random(seed, 30));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -26,8 +26,8 @@ const LISTING_REFUSALS: readonly Fault[] = [
   ...(['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'failed list', 'endless'] as const),
 ];
 
-/** Longest time from the last byte of a creation to the end of its answer: a minute from its head. */
-const CREATION_ANSWER_MS_MAX = (ANSWER_SECONDS + 60) * SECOND;
+/** Longest time from the head of the answer to a creation to its end, in milliseconds. */
+const ANSWER_REST_MS = MINUTE;
 
 /** How the log lines begin that tell of a second flow for a generation. No metric tells which upload it is. */
 export const SECOND_FLOW_LINES = {
@@ -40,13 +40,16 @@ export const SECOND_FLOW_LINES = {
 export function checkFlows(world: World, entries: readonly Entry[]): void {
   const { creationAnswerMsMax, wasAnyFrozen } = world.observed;
   // Each process looks at its own clock, which may run late by a few turns of the network.
-  const isInTime = wasAnyFrozen || creationAnswerMsMax <= CREATION_ANSWER_MS_MAX + SECOND;
+  const { answerSeconds = ANSWER_SECONDS } = world.settings.service.create;
+  const isInTime = wasAnyFrozen || creationAnswerMsMax <= answerSeconds * SECOND + ANSWER_REST_MS + SECOND;
   demand(isInTime, 'the answer to a creation held its invocation for too long', creationAnswerMsMax);
   const generations = flowsByGeneration(world, entries);
   for (const entry of entries) checkFlowOf(entry, generations);
   for (const [name, flows] of generations) {
-    const [uploadId = ''] = name.split(' ');
+    const [uploadId = '', generation] = name.split(' ');
     checkCount(world, entries, uploadId, flows);
+    const entry = entries.find(({ upload }) => upload.id === uploadId);
+    if (entry !== undefined) checkCollected(world, entry, Number(generation), flows);
   }
 }
 
@@ -88,6 +91,24 @@ function checkFlowOf(entry: Entry, generations: ReadonlyMap<string, readonly Flo
   const numbers = previous.map(({ generation }) => generation);
   const areRising = [...numbers, entry.generation].every((number, at, all) => number > (all[at - 1] ?? 0));
   demand(areRising, 'an earlier generation is not earlier', entry);
+}
+
+/** A flow that was made is collected, or the operator is told that there may be one. None that is collected is an orphan. */
+function checkCollected({ observed }: World, entry: Entry, generation: number, flows: readonly FlowView[]): void {
+  const { upload, previous = [] } = entry;
+  const ends = [...previous, { generation: entry.generation, flow: 'flow' in entry ? entry.flow?.id : undefined }];
+  const collected = ends.find((end) => end.generation === generation)?.flow;
+  const orphans = observed.logged
+    .filter(({ message, fields }) => message.startsWith(SECOND_FLOW_LINES.orphaned) && fields.uploadId === upload.id)
+    .map(({ fields }) => fields.flowId);
+  const values = [entry, generation, { orphans }, flows.map((flow) => ({ ...flow, outputs: undefined }))];
+  demand(collected === undefined || !orphans.includes(collected), 'a flow counts as an orphan that is not', ...values);
+  // A process that was frozen may make a flow after the end of its upload, and not hear of it.
+  if (observed.wasAnyFrozen || observed.expired.has(upload.id)) return;
+  const isOrphaned = flows.every(({ id }) => orphans.includes(id));
+  if (collected !== undefined || entry.generation > generation || isOrphaned || entry.state === 'waiting') return;
+  const isTold = entry.state === 'failed' && entry.failure.message.includes('may have made a flow');
+  demand(isTold, 'a flow is not collected, and nobody is told of it', ...values);
 }
 
 /** Accounts for the flows of one generation of an upload. */
