@@ -196,10 +196,11 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         first: z.optional(z.literal([0, 1], { error: 'expected 0 or 1' })),
         total: z.optional(pointers),
       }),
+      strictObject({ by: z.literal('offset'), parameter: parameterName, total: z.optional(pointers) }),
       strictObject({ by: z.literal('link') }),
       strictObject({ by: z.literal('none') }),
     ],
-    { error: 'expected {"by": "address", "cursor", "number", "link" or "none"}' },
+    { error: 'expected {"by": "address", "cursor", "number", "offset", "link" or "none"}' },
   );
 
   const status = wholeNumber('a status', 200, 599);

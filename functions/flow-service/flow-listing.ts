@@ -95,7 +95,7 @@ export class Listing<P extends ListingPage<unknown>> {
   #added = 0;
   /** The page to read next. Undefined if there is none. */
   #url: URL | undefined;
-  /** The number of the page read last. Undefined if it has none. */
+  /** The number of the page read last, or of the entries before it. Undefined if it was asked for without one. */
   #number: number | undefined;
   /** Number of numbered pages in a row, from the second on, that had no new entry. */
   #repeats = 0;
@@ -155,7 +155,7 @@ export class Listing<P extends ListingPage<unknown>> {
     // The service declares that there is one page, whatever this one says.
     if (pages?.by === 'none') return undefined;
     const signs = withSignsInHead(page.signs, response);
-    if (pages?.by === 'number') return this.#numbered(page, pages, signs.more, fresh);
+    if (pages?.by === 'number' || pages?.by === 'offset') return this.#numbered(page, pages, signs.more, fresh);
     // Numbered pages use only their declared count. Here none is declared, so any count counts.
     this.#total = Math.min(this.#total, signs.counted ?? Number.POSITIVE_INFINITY);
     const link = nextLink(response.headers.link);
@@ -178,17 +178,19 @@ export class Listing<P extends ListingPage<unknown>> {
 
   #numbered(
     page: P,
-    { parameter, first = 1 }: Extract<Pages, { readonly by: 'number' }>,
+    { parameter, ...pages }: Extract<Pages, { readonly by: 'number' | 'offset' }>,
     more: readonly string[],
     fresh: ReadonlySet<string>,
   ): URL | string | undefined {
     const { entries, total = Number.POSITIVE_INFINITY } = page;
+    const [first, step] = pages.by === 'offset' ? [0, entries] : [pages.first ?? 1, 1];
     // A count below what is on its own page counts something else, or is a placeholder.
     if (total >= entries) this.#total = Math.min(this.#total, total);
     // The lowest count does not include those that came meanwhile.
     const isAllRead = Math.max(this.#seen.size - this.#added, entries) >= this.#total;
     if (entries === 0 || isAllRead) return this.#ended(page, more);
-    const pagesAfterFirst = (this.#number ?? first) - first;
+    // The first one is read twice.
+    const pagesAfterFirst = this.pagesRead - 2;
     this.#repeats = pagesAfterFirst > 0 && fresh.size === 0 ? this.#repeats + 1 : 0;
     if (this.#repeats > REPEATS_MAX) {
       // If the service ignored the number, there would have been nothing new after the first page.
@@ -196,7 +198,7 @@ export class Listing<P extends ListingPage<unknown>> {
       return 'the listing cannot be paged through';
     }
     // The first page is read once more by its number. This shows what was made in between.
-    this.#number = this.#number === undefined ? first : this.#number + 1;
+    this.#number = this.#number === undefined ? first : this.#number + step;
     return this.#with(parameter, String(this.#number));
   }
 

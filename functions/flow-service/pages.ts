@@ -14,7 +14,7 @@ export function nextOf(json: unknown, pages: Pages | undefined): string | undefi
 
 /** The number of entries on all pages, where the description says. Undefined if there is none. */
 export function totalOf(json: unknown, pages: Pages | undefined): number | undefined {
-  const total = pages?.by === 'number' ? firstAt(json, pages.total) : undefined;
+  const total = pages && 'total' in pages ? firstAt(json, pages.total) : undefined;
   return typeof total === 'number' ? total : undefined;
 }
 

@@ -208,12 +208,12 @@ export interface ListDescription extends PagedListing {
  * How a listing names its next page. Whatever is declared, an answer that says otherwise that there is more is not the
  * whole, and is told.
  */
-export type Pages = AddressedPages | CursorPages | NumberedPages | LinkedPages | OnePage;
+export type Pages = AddressedPages | CursorPages | NumberedPages | OffsetPages | LinkedPages | OnePage;
 
 /** Pages that name the address of the next one. */
 interface AddressedPages {
   /**
-   * The form: `address`, `cursor`, `number`, `link` for the header `Link` with `rel="next"` (RFC 8288), or `none` for one
+   * The form: `address`, `cursor`, `number`, `offset`, `link` for the header `Link` with `rel="next"` (RFC 8288), or `none` for one
    * page, whatever it says.
    */
   readonly by: 'address';
@@ -236,6 +236,14 @@ interface NumberedPages {
   /** Number of the first page. Default: 1. */
   readonly first?: 0 | 1 | undefined;
   /** Where the number of entries on all pages is. Default: pages are read until one is empty. */
+  readonly total?: Pointers | undefined;
+}
+
+/** Pages that begin behind as many entries as a parameter says. */
+interface OffsetPages {
+  readonly by: 'offset';
+  readonly parameter: string;
+  /** As of numbered pages. */
   readonly total?: Pointers | undefined;
 }
 

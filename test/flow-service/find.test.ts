@@ -226,6 +226,22 @@ describe('absence is proven', () => {
   });
 
   it.each([
+    ['as many as it counts', { total: '/total' }, ['', '?offset=0', '?offset=3', '?offset=6']],
+    ['an empty page', {}, ['', '?offset=0', '?offset=3', '?offset=6', '?offset=7']],
+  ])('if pages that begin behind some entries end with %s', async (_, total, reading) => {
+    const all = Array.from({ length: 7 }, (__, n) => flow(`f${n}`));
+    const { found, asked } = await find(
+      (path) => {
+        const offset = Number(/offset=(\d+)/.exec(path)?.[1] ?? 0);
+        return { flows: all.slice(offset, offset + 3), offset, total: 7 };
+      },
+      listedBy({ by: 'offset', parameter: 'offset', ...total }),
+    );
+    expect(found.result).toBe('absent');
+    expect(asked).toEqual([...reading, ...reading].map((query) => `/flows${query}`));
+  });
+
+  it.each([
     ['an address', ADDRESS, { next: 'https://flows.example.com/flows?after=x2' }, '/flows?after=x2'],
     ['a path', ADDRESS, { next: '/flows?after=x2' }, '/flows?after=x2'],
     ['a query', ADDRESS, { next: '?limit=10&after=x2' }, '/flows?limit=10&after=x2'],
