@@ -112,8 +112,9 @@ export class MultipartUpload {
         // S3 refuses a range of a small object.
         const range = count > 1 && { CopySourceRange: `bytes=${first}-${last}` };
         const part = new UploadPartCopyCommand({ ...source, ...range, PartNumber: index + 1 });
-        const { CopyPartResult = {} } = await this.#s3.send(part, { abortSignal: this.#signal });
-        return { PartNumber: index + 1, ETag: CopyPartResult.ETag, ChecksumCRC32: CopyPartResult.ChecksumCRC32 };
+        const { CopyPartResult } = await this.#s3.send(part, { abortSignal: this.#signal });
+        const { ETag, ChecksumCRC32 } = done(CopyPartResult);
+        return { PartNumber: index + 1, ETag, ChecksumCRC32 };
       },
       { concurrency: COPIES_MAX },
     );
@@ -129,7 +130,7 @@ export class MultipartUpload {
     condition: { readonly IfNoneMatch: '*' } | { readonly IfMatch: string | undefined } = { IfNoneMatch: '*' },
   ): Promise<ObjectVersion> {
     await this.#sending;
-    const { ETag, VersionId } = await this.#s3.send(
+    const answer = await this.#s3.send(
       new CompleteMultipartUploadCommand({
         ...this.#key(),
         UploadId: this.#uploadId,
@@ -138,6 +139,7 @@ export class MultipartUpload {
       }),
       { abortSignal: this.#signal },
     );
+    const { ETag, VersionId } = done(answer);
     this.#uploadId = undefined;
     return { ETag, VersionId };
   }
@@ -164,4 +166,13 @@ export class MultipartUpload {
     const { Bucket, Key } = this.#target;
     return { Bucket, Key };
   }
+}
+
+/**
+ * S3 may fail after it has begun to answer 200, and the SDK does not see every error behind that.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
+ */
+function done<T extends { readonly ETag?: string | undefined }>(answer: T | undefined): T {
+  if (answer?.ETag === undefined) throw new Error('S3 answered 200, and did not do it');
+  return answer;
 }

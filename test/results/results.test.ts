@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { MultipartUpload } from '../../functions/results/multipart-upload.ts';
 import { KeyTakenError, Results } from '../../functions/results/results.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import type { S3Response } from '../../local/aws/s3/call.ts';
@@ -157,16 +158,24 @@ describe('a conditional write', () => {
   });
 });
 
-describe('a large asset whose completion S3 answers late', () => {
-  /** Stores an asset of 9 MiB at an S3 that answers completions so, after it has done what is asked. */
-  async function storeAt(answerTo: (response: S3Response, index: number) => S3Response) {
+describe('a large asset, if S3 answers late', () => {
+  const ERROR = '<?xml version="1.0"?>\n<Error><Code>InternalError</Code></Error>\n';
+  const failed: S3Response = { status: 200, headers: { 'content-type': 'application/xml' }, body: Buffer.from(ERROR) };
+  const lost: S3Response = { status: 503, headers: {}, body: new Uint8Array() };
+
+  /** An S3 that answers the requests of one kind so. @param index of the request among those of its kind. */
+  async function s3With(
+    kind: 'completion' | 'copy',
+    answerTo: (handled: () => Promise<S3Response>, index: number) => Promise<S3Response>,
+  ) {
     const embedded = new EmbeddedS3({});
     embedded.createBucket(RESULTS);
-    let completions = 0;
+    let count = 0;
     const handle: EmbeddedS3['handle'] = async (request) => {
-      const response = await embedded.handle(request);
+      const handled = () => embedded.handle(request);
       const isCompletion = request.method === 'POST' && request.url.includes('uploadId=');
-      return isCompletion ? answerTo(response, completions++) : response;
+      const isMeant = kind === 'completion' ? isCompletion : request.headers['x-amz-copy-source'] !== undefined;
+      return isMeant ? answerTo(handled, count++) : handled();
     };
     const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
     const s3 = s3Client({ endpoint: server.endpoint, region: 'us-east-1', credentials: CREDENTIALS });
@@ -176,18 +185,41 @@ describe('a large asset whose completion S3 answers late', () => {
       embedded.close();
     });
     const results = new Results({ s3, bucket: RESULTS, log: world.ports.telemetry.log, assetsMax: 1 });
-    return () => results.store({ to: destination, chunks: chunksOf(9 * MIB) }, { signal: unlimited, received() {} });
+    const storing = () =>
+      results.store({ to: destination, chunks: chunksOf(9 * MIB) }, { signal: unlimited, received() {} });
+    return { s3, storing };
   }
 
-  it('is taken from its key if the first answer was lost', async () => {
-    const lost: S3Response = { status: 503, headers: {}, body: new Uint8Array() };
-    const store = await storeAt((response, index) => (index === 0 ? lost : response));
-    expect(await store()).toMatchObject({ bytes: 9 * MIB, sha256: sha256(bytesOf(9 * MIB)) });
+  it('is taken from its key if the answer to its completion was lost', async () => {
+    const { storing } = await s3With('completion', async (handled, index) => {
+      const response = await handled();
+      return index === 0 ? lost : response;
+    });
+    expect(await storing()).toMatchObject({ bytes: 9 * MIB, sha256: sha256(bytesOf(9 * MIB)) });
   });
 
   it('is taken from its key if S3 says within a success that the key is taken', async () => {
-    const store = await storeAt((response) => (response.status === 412 ? { ...response, status: 200 } : response));
-    const first = await store();
-    expect(await store()).toEqual(first);
+    const { storing } = await s3With('completion', async (handled) => {
+      const response = await handled();
+      return response.status === 412 ? { ...response, status: 200 } : response;
+    });
+    const first = await storing();
+    expect(await storing()).toEqual(first);
+  });
+
+  it('is not stored if a success holds an error, whatever stands behind that', async () => {
+    const { storing } = await s3With('completion', async (handled, index) => (index === 0 ? failed : handled()));
+    await expect(storing()).rejects.toThrow('S3 answered 200, and did not do it');
+    expect(await storing()).toMatchObject({ bytes: 9 * MIB, etag: expect.stringMatching(/-2$/) });
+  });
+
+  it('is not copied if a success holds an error', async () => {
+    const { s3, storing } = await s3With('copy', async () => failed);
+    const { etag, bytes } = await storing();
+    const target = { Bucket: RESULTS, Key: 'copy', ContentType: 'x/y', Metadata: {} };
+    const upload = new MultipartUpload(s3, target, unlimited);
+    const copying = upload.copy({ bucket: RESULTS, key: destination.key, etag, bytes });
+    await expect(copying).rejects.toThrow('S3 answered 200, and did not do it');
+    await upload.abort();
   });
 });
