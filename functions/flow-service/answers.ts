@@ -9,7 +9,7 @@ import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
 import { at, firstAt, membersOf } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { isFalse, isTrue, levelsOf, limitsIn, nextOf, signsIn, totalOf } from './pages.ts';
-import { holdsToken } from './redact.ts';
+import { holdsToken, redact } from './redact.ts';
 import { type FailurePlaces, failureIn, isNoError } from './said-failure.ts';
 import type {
   ErrorsDescription,
@@ -285,9 +285,12 @@ export const createdReader = (
     return { flowId };
   });
 
-/** The id of the flow that a header of the answer to a creation names. */
-export const idInHeader = ({ headers }: TransportResponse, header: string, { path }: StateDescription) =>
-  usableId(idIn(headers[header.toLowerCase()], path));
+/** The id of the flow that a header of the answer to a creation names. Unlike the body, no header was redacted. */
+export const idInHeader = (
+  { response, secret }: { readonly response: TransportResponse; readonly secret: string },
+  header: string,
+  { path }: StateDescription,
+) => usableId(idIn(redact(response.headers[header.toLowerCase()] ?? '', secret), path));
 
 /** True if an answer has a declared word for the state of a flow. Errors beside it are those of the flow. */
 function showsFlow(json: unknown, state: StateDescription): boolean {

@@ -163,7 +163,7 @@ class HttpFlowService implements FlowService {
       const { id } = this.service.create;
       if (typeof id === 'string' || !('header' in id))
         return await this.#requests.read(answer, createdReader(id, this.service), signal);
-      const flowId = idInHeader(answer.response, id.header, this.service.state);
+      const flowId = idInHeader(answer, id.header, this.service.state);
       await this.#requests.acknowledge(answer, signal, flowId !== undefined);
       if (flowId !== undefined) return { flowId };
       const correct = 'correct "create.id", or "state.path", which an address there must fit';

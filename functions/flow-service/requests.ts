@@ -500,12 +500,14 @@ export class Requests {
       return { ...response, headers: Object.fromEntries(named) };
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
-      const message = `${operation}: ${error.message}`;
+      // A certificate may be for names that hold the token.
+      const message = redact(`${operation}: ${error.message}`, secret);
+      const cause = holdsToken(message) ? undefined : error;
       // If the last byte was sent, the service may have acted, whether we gave up or the connection failed.
-      if (operation === 'create' && error.sent === 'all') throw new InDoubtError(message, { cause: error });
+      if (operation === 'create' && error.sent === 'all') throw new InDoubtError(message, { cause });
       if (signal.aborted) throw signal.reason;
       if (sourceFailure !== undefined) throw sourceFailure.error;
-      throw new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
+      throw new UnavailableError(message, { cause, bodyStarted: error.sent !== 'nothing' });
     } finally {
       // A response or a failure may come while the input is still being read.
       if (source !== undefined) over.abort();

@@ -13,7 +13,7 @@ import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { parsedJson } from '../../functions/flow-service/json-answer.ts';
 import { needsTemplate } from '../../functions/flow-service/service-description.ts';
 import { FLOWS } from '../../functions/flow-service/services.ts';
-import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
+import { TRANSPORT_LIMITS, type Transport, TransportError } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
 import { speaking } from '../support/speaking.ts';
 import { collect, streamed } from './chunks.ts';
@@ -584,6 +584,17 @@ describe('the token', () => {
     );
     const error = await failureOf(operations.asset(clientOf(PUBLIC, { transport })));
     expect(error).toMatchObject({ name: 'RejectedError', message: 'asset: 400: Who is [token]?' });
+  });
+
+  it('is not in the words of a connection that fails, nor in their cause', async () => {
+    for (const sent of ['nothing', 'all'] as const) {
+      const transport: Transport = async () => {
+        throw new TransportError(`Its certificate is for ${TOKEN}.example`, { sent });
+      };
+      const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
+      expect(error).toMatchObject({ message: 'create: Its certificate is for [token].example' });
+      expect(inspect(error)).not.toContain(TOKEN);
+    }
   });
 
   it.each([

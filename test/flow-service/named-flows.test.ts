@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Pointers } from '../../functions/flow-service/service-description.ts';
 import { speaking } from '../support/speaking.ts';
-import { bodyOf, clientOf, json, never, requestOf, scripted, sourceOf } from './scripted.ts';
+import { bodyOf, clientOf, json, never, requestOf, scripted, sourceOf, TOKEN } from './scripted.ts';
 
 /** What makes a flow at a service that answers so, and where the client then asks for its state. */
 async function asked(
@@ -52,6 +52,8 @@ describe('a flow is the one that a header names', () => {
     ['it leads to the list', { location: '/v1/jobs/' }],
     ['it has no id', { location: '/v1/jobs/..' }],
     ['it has no such parameter', { location: '/v1/jobs/7?id=7' }, '/jobs?job={id}'],
+    ['it has the token', { location: `/v1/jobs/${encodeURIComponent(TOKEN)}` }],
+    ['it is the token', { location: Buffer.from(`Bearer ${TOKEN}`).toString('base64').replaceAll('/', '%2F') }],
   ])('and is in doubt if %s', async (_, headers, path?) => {
     await expect(asked({ header: 'Location' }, { headers }, path)).rejects.toMatchObject({
       name: 'InDoubtError',
