@@ -33,6 +33,8 @@ const QUOTE_CHARS_MAX = 200;
 interface AnswerFacts {
   /** Pointer to the data URI of an asset that comes in JSON. Undefined if each answer is the asset itself. */
   readonly data?: string | undefined;
+  /** True if there may be bare base64. */
+  readonly isBare?: boolean | undefined;
   /** Fetches the asset from an address at that pointer. */
   readonly elsewhere?: ((address: string) => Promise<Asset>) | undefined;
   /** True if the answer must be an envelope: the same request was answered with one. */
@@ -83,7 +85,7 @@ interface AnswerFacts {
 export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFacts): Promise<Asset> {
   const incoming = wholeBody(body, facts.length);
   const { data, isEnvelope = false } = facts;
-  const scanner = data === undefined ? PLAIN : new EnvelopeScanner(data, isEnvelope);
+  const scanner = data === undefined ? PLAIN : new EnvelopeScanner(data, isEnvelope, facts.isBare);
   let bytesBefore = 0;
   const onData = (bytes: number): void => facts.onData?.(bytesBefore + bytes);
   try {

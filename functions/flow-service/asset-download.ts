@@ -44,6 +44,8 @@ interface AssetRequest extends AssetOptions {
   readonly from: Pick<Call, 'url' | 'method' | 'body'> | NamedAddress;
   /** Pointer to the data URI of an asset that comes in JSON. Default: each answer is the asset itself. */
   readonly data?: string | undefined;
+  /** True if bare base64 may stand in its place. */
+  readonly isBare?: boolean | undefined;
   /** True if the answer must have the data URI. Default: it may be the asset itself. */
   readonly isEnvelope?: boolean | undefined;
   /** Largest asset that is accepted, in bytes. */

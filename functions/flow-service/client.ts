@@ -255,7 +255,8 @@ class HttpFlowService implements FlowService {
     const { outputs } = this.service;
     const { download, assetBytesMax, assetBytesPerSecondMin: bytesPerSecondMin = 0, clock } = this.#options;
     if (download === undefined) throw new TypeError('This client fetches no assets');
-    const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, ...options };
+    const isBare = outputs.base64;
+    const request = { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, isBare, ...options };
     if (!('addresses' in outputs)) {
       const url = this.#requests.url(outputs.asset, { id: flowId, asset: assetId, template: options.template });
       return download(this.#requests, { ...request, from: { url, method: 'GET' }, data: outputs.data }, signal);

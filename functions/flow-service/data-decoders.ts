@@ -3,6 +3,12 @@ import { DamagedAssetError } from './errors.ts';
 /** Characters decoded by one call. In Node 24, decoding longer base64 strings becomes slow at once. */
 export const PIECE_CHARS_MAX = 64 * 1024;
 
+/**
+ * The beginning of bare base64: a run that no word is as long as. Lines of it have 64 characters at least, and in JSON a slash
+ * may be escaped.
+ */
+export const BARE_BASE64 = /^(?:\\?[\w+/-]){60}/;
+
 /** Size of the blocks in which decoded bytes are gathered, in bytes. */
 const BLOCK_BYTES = 256 * 1024;
 

@@ -308,6 +308,9 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
 
   const isWhole = z.boolean({ error: 'expected true or false' });
 
+  /** What holds for all outputs. */
+  const anyOutputs = { isWhole, base64: z.optional(isWhole), keptHours: z.optional(hours) };
+
   const listedOutputs = strictObject({
     path: oneOrMore(path(['id'], ['template']), 'expected a path such as "/jobs/{id}/outputs", or a list of them'),
     items: pointers,
@@ -320,17 +323,21 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
     asset: path(['asset'], ['id', 'template']),
     data: z.optional(pointer),
     pages: z.optional(pages),
-    isWhole,
-    keptHours: z.optional(hours),
-  }).check(eachWordOnce('ready', 'failed', 'pending'));
+    ...anyOutputs,
+  }).check(
+    eachWordOnce('ready', 'failed', 'pending'),
+    z.refine(({ base64, data }) => base64 !== true || data !== undefined, {
+      error: 'expected "data" too, which points to the base64',
+      path: ['base64'],
+    }),
+  );
 
   const linkedOutputs = strictObject({
     path: z.optional(path(['id'], ['template'])),
     addresses: pointerList,
     failed: z.optional(refusals),
     pages: z.optional(strictObject({ by: z.literal('none', { error: 'expected "none"' }) })),
-    isWhole,
-    keptHours: z.optional(hours),
+    ...anyOutputs,
   });
 
   return strictObject(

@@ -1,3 +1,4 @@
+import { BARE_BASE64 } from './data-decoders.ts';
 import { DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { stepsOf } from './json-pointer.ts';
@@ -61,6 +62,7 @@ export class EnvelopeScanner {
   /** The steps to the data. */
   readonly #steps: readonly string[];
   readonly #pointer: string;
+  readonly #isBare: boolean;
   readonly #received: GatheredBytes;
   /** Undefined if the response may be the asset itself. Then nothing of it may be cut. */
   readonly #texts: LongTexts | undefined;
@@ -78,9 +80,11 @@ export class EnvelopeScanner {
    * @param pointer to the data: `"/data"`.
    * @param isEnvelope true if the response must be one, because an answer like it was. Then the data may begin anywhere in
    * it. Otherwise it may be the asset itself.
+   * @param isBare true if the data may be base64 without the beginning of a data URI.
    */
-  constructor(pointer: string, isEnvelope: boolean) {
+  constructor(pointer: string, isEnvelope: boolean, isBare = false) {
     this.#pointer = pointer;
+    this.#isBare = isBare;
     this.#steps = stepsOf(pointer);
     this.#received = new GatheredBytes(isEnvelope ? ENVELOPE_BYTES_MAX : SCAN_BYTES_MAX);
     this.#texts = isEnvelope ? new LongTexts(ENVELOPE_TEXT_BYTES_MAX) : undefined;
@@ -182,9 +186,14 @@ export class EnvelopeScanner {
     );
   }
 
-  /** Reads the URI up to its comma. Any of its characters may be written as an escape. */
+  /** Reads the URI up to its comma, or the beginning of bare base64. Any character of a URI may be written as an escape. */
   #readUri(uri: Buffer): PlainAsset | Envelope | undefined {
     const text = uri.toString('latin1', 0, URI_HEAD_BYTES_MAX);
+    if (this.#isBare) {
+      if (BARE_BASE64.test(text)) return this.#envelope({ mediaType: undefined, isBase64: true, rest: uri });
+      // Each of its 60 characters may have an escape.
+      if (text.length < 120 && !text.includes('"')) return undefined;
+    }
     const match = /^((?:[^"\\,]|\\["\\/bfnrt]|\\u(?!002[cC])[0-9a-fA-F]{4})*)(?:,|\\u002[cC])/.exec(text);
     if (match === null) {
       const [start] = /(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/y.exec(text) as RegExpExecArray;
@@ -196,13 +205,11 @@ export class EnvelopeScanner {
     const [matched, escaped] = match as unknown as readonly [string, string];
     const head = unescaped(escaped);
     if (head === undefined || !head.toLowerCase().startsWith('data:')) return this.#plain(uri);
-    return {
-      is: 'envelope',
-      ...parametersOf(head.slice('data:'.length)),
-      pointer: this.#pointer,
-      head: this.#received.bytes.toString('latin1'),
-      rest: uri.subarray(matched.length),
-    };
+    return this.#envelope({ ...parametersOf(head.slice('data:'.length)), rest: uri.subarray(matched.length) });
+  }
+
+  #envelope(data: Pick<Envelope, 'mediaType' | 'isBase64' | 'rest'>): Envelope {
+    return { is: 'envelope', ...data, pointer: this.#pointer, head: this.#received.bytes.toString('latin1') };
   }
 }
 

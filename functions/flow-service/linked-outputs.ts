@@ -16,6 +16,7 @@ import {
   WORD_CHARS_MAX,
   wordsIn,
 } from './answers.ts';
+import { BARE_BASE64 } from './data-decoders.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { UNREADABLE } from './json-answer.ts';
 import { at, pointerOf, stepsOf } from './json-pointer.ts';
@@ -60,7 +61,7 @@ const EACH = /\/-(?=\/|$)/;
 export const listOf = (pointer: string): string => pointer.split(EACH)[0] ?? '';
 
 export const linkedOutputsReader = (
-  { addresses, path }: LinkedOutputs,
+  { addresses, path, base64 = false }: LinkedOutputs,
   { state, errors: { words } }: Pick<ServiceDescription, 'state' | 'errors'>,
 ) =>
   reader('no object', (json): LinkedResults | undefined => {
@@ -74,9 +75,9 @@ export const linkedOutputsReader = (
         const { pointer } = place;
         const id = stepsOf(pointer).join('-').replaceAll('/', '-');
         const known = links.get(id);
-        if (known === undefined) links.set(id, linkedOutput(id, place));
+        if (known === undefined) links.set(id, linkedOutput(id, place, base64));
         // `a-b`, and `b` in `a`, are two places.
-        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), place));
+        else if (known.pointer !== pointer) links.set(pointer, linkedOutput(pointer.slice(1), place, base64));
       }
     }
     const isEmpty = lists.some((pointer) => isEmptyPlace(at(json, pointer)));
@@ -105,9 +106,16 @@ function pageOf(json: unknown, links: readonly LinkedOutput[]): ListingPage<unkn
 const isEmptyPlace = (value: unknown): boolean =>
   value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
 
-function linkedOutput(id: string, place: LinkedPlace): LinkedOutput {
+/** A text as an address with a scheme. Of a data URI, no more than the beginning is read. */
+function withScheme(text: string, base64: boolean): string {
+  if (base64 && BARE_BASE64.test(text)) return `data:;base64,${text.slice(0, 100)}`;
+  return SCHEMELESS.test(text) ? `https:${text}` : text;
+}
+
+/** @param base64 true if bare base64 counts too. */
+function linkedOutput(id: string, place: LinkedPlace, base64: boolean): LinkedOutput {
   const { pointer, value: named, error: said, word } = place;
-  const value = typeof named === 'string' && SCHEMELESS.test(named) ? `https:${named}` : named;
+  const value = typeof named === 'string' ? withScheme(named, base64) : named;
   if (!isUsableId(id)) {
     const shown = shownId(id);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };

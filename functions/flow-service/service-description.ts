@@ -129,6 +129,8 @@ interface AnyOutputs {
    * True if all outputs are there as soon as a flow is completed. Otherwise they must stay the same for two minutes.
    */
   readonly isWhole: boolean;
+  /** True if bare base64 in JSON is an output, as the data URI of a file is. Its first bytes tell its media type. Default: false. */
+  readonly base64?: boolean | undefined;
   /**
    * How long the service keeps the results of an ended flow, in hours. Failures that come of it say so, and a new
    * collection is not advised after that time. Default: nothing is known.

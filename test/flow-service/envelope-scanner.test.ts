@@ -11,12 +11,13 @@ import { pieces } from './chunks.ts';
 interface Options {
   readonly pointer?: string;
   readonly isEnvelope?: boolean;
+  readonly isBare?: boolean;
   readonly cuts?: readonly number[];
 }
 
 /** What a scanner finds in an answer. `text` is all that it was given of an asset. */
-function scanned(answer: string, { pointer = '/data', isEnvelope = false, cuts = [] }: Options = {}) {
-  const scanner = new EnvelopeScanner(pointer, isEnvelope);
+function scanned(answer: string, { pointer = '/data', isEnvelope = false, isBare, cuts = [] }: Options = {}) {
+  const scanner = new EnvelopeScanner(pointer, isEnvelope, isBare);
   let given = '';
   let found: ReturnType<EnvelopeScanner['push']>;
   for (const piece of pieces(Buffer.from(answer, 'latin1'), cuts)) {
@@ -128,5 +129,34 @@ describe('an answer that must be an envelope', () => {
     const error = new DamagedAssetError('More than 1048576 bytes precede the data');
     expect(() => scanned(answer(most + 1), { isEnvelope: true })).toThrow(error);
     expect(() => scanned(`{${' '.repeat(ENVELOPE_BYTES_MAX)}`, { isEnvelope: true })).toThrow(error);
+  });
+});
+
+describe('an answer that may have bare base64', () => {
+  const BASE64 = `${'\\/9j\\/4AA'.repeat(10)}=`;
+
+  it.each([
+    ['', BASE64],
+    ['data:image/png;base64,', BASE64],
+    ['data:,', 'x'.repeat(200)],
+  ])('is an envelope around %s and its data, wherever it is cut', (uri, data) => {
+    const answer = `{"a":"x","data":"${uri}${data}","b":1}`;
+    for (const cuts of waysToCut(answer)) {
+      const found = scanned(answer, { cuts, isBare: true });
+      expect(found).toMatchObject({ is: 'envelope', head: '{"a":"x","data":"', isBase64: uri !== 'data:,' });
+      expect(`${data}","b":1}`.startsWith('rest' in found ? found.rest : '-')).toBe(true);
+    }
+  });
+
+  it.each(['PROCESSING', 'https://cdn.example/a', `no ${'x'.repeat(200)}`])(
+    'is the asset if it has another text there: %s',
+    (text) => {
+      const answer = JSON.stringify({ data: text });
+      for (const cuts of waysToCut(answer)) expect(scanned(answer, { cuts, isBare: true })).toEqual(ASSET);
+    },
+  );
+
+  it('is the asset if that is not declared', () => {
+    expect(scanned(`{"data":"${BASE64}"}`)).toEqual(ASSET);
   });
 });

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import type { Json } from '../../functions/base/json.ts';
 import { REPLICATE } from '../../functions/flow-service/job-services.ts';
@@ -434,6 +435,32 @@ describe('the results that stand in an answer itself', () => {
     const { server, flows } = await serving(JSON.stringify({ id: 'j1', status: 'succeeded', ...members }));
     await using _ = server;
     expect(await contentOf(flows, 'output')).toBe(`${MIB} × a`);
+  });
+
+  it('may be bare base64, if that is declared, also with escaped slashes or in lines', async () => {
+    const png = readFileSync(new URL('../../examples/robot.png', import.meta.url));
+    const lines = png.toString('base64').replace(/.{76}/g, '$&\r\n');
+    const images = [
+      { filename: 'a.png', type: 'base64', data: lines },
+      { filename: 'b.bin', type: 'base64', data: Buffer.alloc(MIB, 0xff).toString('base64') },
+      { filename: 'c.png', type: 's3_url', data: 'https://cdn.example/c.png' },
+      { filename: 'd.png', type: 'base64', data: 'PROCESSING' },
+    ];
+    const answer = JSON.stringify({ id: 'j1', status: 'succeeded', output: { images, message: 'done' } });
+    await using server = await scripted((request, response) => json(request, response, answer.replaceAll('/', '\\/')));
+    const outputs = { addresses: ['/output/images/-/data'], isWhole: true };
+    const flows = clientOf(server.url, { service: { ...REPLICATE, outputs: { ...outputs, base64: true } } });
+    expect(await flows.outputs('j1', never)).toEqual([
+      { assetId: 'output-images-0-data', status: 'ready' },
+      { assetId: 'output-images-1-data', status: 'ready' },
+      { assetId: 'output-images-2-data', status: 'ready' },
+      { assetId: 'output-images-3-data', status: 'failed', error: 'It is no address, but "PROCESSING"' },
+    ]);
+    const { mediaType, chunks } = await flows.asset('j1', 'output-images-0-data', never);
+    expect([mediaType, Buffer.concat(await Array.fromAsync(chunks)).equals(png)]).toEqual(['image/png', true]);
+    expect(await contentOf(flows, 'output-images-1-data')).toBe(`${MIB} × ÿ`);
+    const undeclared = clientOf(server.url, { service: { ...REPLICATE, outputs } });
+    expect((await undeclared.outputs('j1', never)).filter(({ status }) => status === 'ready')).toHaveLength(1);
   });
 
   it('are damaged if so much that is no text stands beside them that it cannot be kept', async () => {

@@ -122,6 +122,11 @@ describe('the service of a configuration', () => {
       'service.outputs.pending[0]: expected a word that "ready" does not have',
     ],
     [
+      'base64 at no place of an answer',
+      { from: 'flows', outputs: { data: null, base64: true } },
+      'service.outputs.base64: expected "data" too, which points to the base64',
+    ],
+    [
       'a key in the header of the token',
       { from: 'flows', create: { idempotency: { header: 'authorization' } } },
       'service.create.idempotency.header: expected another header',
