@@ -1,5 +1,4 @@
-import { jsonIn } from '../base/json.ts';
-import { UNREADABLE } from './json-answer.ts';
+import { parseJson, UNREADABLE } from './json-answer.ts';
 import { at, firstAt, pointerOf, stepsOf } from './json-pointer.ts';
 import type { Pages, Pointers } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
@@ -245,13 +244,25 @@ const HEADER_PREFIX = /^(?:x_)?(?:[a-z]{2,3}_|pagination_|[a-z]+_(?=next))?/;
 /** The rules for headers. Salesforce has `Sforce-Locator`. */
 const HEADER_RULES = [...RULES, rule('more', 'sforce locator', isSomewhere)];
 
+/** Nesting of the JSON in a header that is read. A header of 64 KiB could otherwise overflow the stack. */
+const HEADER_DEPTH_MAX = 10;
+
 /** Words of headers that count other things: the hits of a cache, bytes. */
 const OTHER_COUNT = /hit|size/;
+
+/** The JSON in a header. Undefined if it is none, or beyond a limit. */
+function jsonInHeader(value = ''): unknown {
+  try {
+    return parseJson(value, HEADER_DEPTH_MAX);
+  } catch {
+    return undefined;
+  }
+}
 
 function signsInHeader(header: string, value: string | undefined): Sign[] {
   const place = `the header ${header}`;
   const name = plain(header).replace(HEADER_PREFIX, '');
-  if (name === 'pagination') return signsAt(jsonIn(value), place, { rules: LIST_RULES });
+  if (name === 'pagination') return signsAt(jsonInHeader(value), place, { rules: LIST_RULES });
   return OTHER_COUNT.test(name) ? [] : signOf(HEADER_RULES, [name], { name, place, value });
 }
 

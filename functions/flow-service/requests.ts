@@ -494,10 +494,7 @@ export class Requests {
     try {
       const request = { method, url, headers, body: sending, reach, ...this.#limitsOf(operation) };
       onSent?.();
-      const response = await this.#transport(request, signal);
-      // A message may name a header.
-      const named = Object.entries(response.headers).filter(([name]) => !holdsToken(name, secret));
-      return { ...response, headers: Object.fromEntries(named) };
+      return redactedHead(await this.#transport(request, signal), secret);
     } catch (error) {
       if (!(error instanceof TransportError)) throw error;
       // A certificate may be for names that hold the token.
@@ -513,6 +510,19 @@ export class Requests {
       if (source !== undefined) over.abort();
     }
   }
+}
+
+/** Headers that are checked for the token before they are used or told: addresses and the media type. */
+const CHECKED_HEADER = /location$|^link$|^content-type$/;
+
+/** The response without the token in its headers: messages tell their names, and what is in some of them. */
+function redactedHead(response: TransportResponse, secret: string): TransportResponse {
+  const headers = Object.entries(response.headers);
+  if (!holdsToken(headers.join(), secret)) return response;
+  const shown = headers
+    .filter(([name]) => !holdsToken(name, secret))
+    .map(([name, value = '']) => [name, CHECKED_HEADER.test(name) ? value : redact(value, secret)]);
+  return { ...response, headers: Object.fromEntries(shown) };
 }
 
 /** Says that an answer is empty. Azure and Adobe name what a creation has made in `Operation-Location` or `Location`. */

@@ -586,6 +586,22 @@ describe('the token', () => {
     expect(error).toMatchObject({ name: 'RejectedError', message: 'asset: 400: Who is [token]?' });
   });
 
+  it('is not in the name or the value of a header that a message tells', async () => {
+    const [secret, body] = ['obviously-fake.token', '{"outputs":[{"id":"a"}]}'];
+    const token = { ...scriptedToken(), get: async () => secret };
+    const named: readonly Record<string, string>[] = [
+      { [`${secret}.next`]: '1' },
+      { pagination: `{"${secret}.next":1}` },
+    ];
+    for (const headers of named) {
+      const { transport } = canned({ status: 200, headers: { 'content-type': 'application/json', ...headers }, body });
+      const told = await clientOf(PUBLIC, { transport, token })
+        .outputs('f1', never)
+        .catch((error) => error);
+      expect(inspect(told)).not.toContain(secret);
+    }
+  });
+
   it('is not in the words of a connection that fails, nor in their cause', async () => {
     for (const sent of ['nothing', 'all'] as const) {
       const transport: Transport = async () => {
@@ -1504,6 +1520,14 @@ describe('the outputs of a flow', () => {
       CURSOR,
     );
     expect({ ids, asked: asked.length }).toEqual({ ids: ['a', 'b'], asked: 2 });
+  });
+
+  it('are read, whatever is nested in a header', async () => {
+    const headers = { 'content-type': 'image/png', pagination: `{"next":${nested(20_000)}}` };
+    const listed = clientOf(PUBLIC, canned({ status: 200, headers, body: JSON.stringify({ outputs: two }) }));
+    expect((await listed.outputs('f1', never)).map(({ assetId }) => assetId)).toEqual(['a', 'b']);
+    const stored = clientOf(PUBLIC, canned({ status: 200, headers, body: 'x' }));
+    expect(await stored.asset('f1', 'a', never)).toMatchObject({ mediaType: 'image/png' });
   });
 
   it('are read in linear time from a list beside many counts', async () => {
