@@ -408,7 +408,7 @@ async function tailOf(
     bytes += chunk.byteLength;
     onData(bytes);
   }
-  return tail.bytes.toString('latin1');
+  return tail.bytes.toString();
 }
 
 /**
@@ -419,8 +419,7 @@ function checkEnvelope(pointer: string, head: string, tail: string): void {
   for (const data of ['', '-']) {
     let envelope: unknown;
     try {
-      // In Latin-1, every byte of a string stays one character. Outside of strings, JSON is ASCII.
-      envelope = parsedJson((head + data + tail).replace(/^\xef\xbb\xbf/, ''));
+      envelope = parsedJson((head + data + tail).replace(/^\ufeff/, ''));
     } catch (cause) {
       throw new DamagedAssetError('The answer is not whole: the text around its data is not JSON', { cause });
     }

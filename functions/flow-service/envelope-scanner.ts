@@ -71,7 +71,7 @@ export class EnvelopeScanner {
   #isEscaped = false;
   /** True if the next string is the name of a member. */
   #isName = false;
-  /** The name that is being read. */
+  /** The name that is being read, each byte as one character. */
   #name = '';
   /** The bytes behind the opening quote of the data, until the URI's comma has come. */
   #uri: Buffer | undefined;
@@ -149,7 +149,7 @@ export class EnvelopeScanner {
         if (frame.isList) frame.step = String(Number(frame.step) + 1);
         this.#isName = !frame.isList;
       } else if (byte === COLON) {
-        frame.step = unescaped(this.#name) ?? '';
+        frame.step = unescaped(Buffer.from(this.#name, 'latin1').toString()) ?? '';
       } else if (CLOSING.includes(byte)) {
         this.#frames.pop();
         if (this.#frames.length === 0) return 'nowhere';
@@ -209,7 +209,7 @@ export class EnvelopeScanner {
   }
 
   #envelope(data: Pick<Envelope, 'mediaType' | 'isBase64' | 'rest'>): Envelope {
-    return { is: 'envelope', ...data, pointer: this.#pointer, head: this.#received.bytes.toString('latin1') };
+    return { is: 'envelope', ...data, pointer: this.#pointer, head: this.#received.bytes.toString() };
   }
 }
 

@@ -163,6 +163,7 @@ describe('an envelope around a data URI', () => {
     ['nothing else', '{"data":"data:a/b;base64,QUI="}', 'a/b', 'AB'],
     ['a byte order mark before it', '\xef\xbb\xbf{"data":"data:a/b;base64,QUI="}', 'a/b', 'AB'],
     ['a byte order mark inside', '{"data":"data:a/b,x","m":"\xef\xbb\xbf"}', 'a/b', 'x'],
+    ['texts around it that are no UTF-8', '{"by":"J\xe9","data":"data:a/b,x","\xff":"\xc3"}', 'a/b', 'x'],
     ['white space', '\t\r\n { "data" \n:\t"data:a/b,x" } \n', 'a/b', 'x'],
     ['members before', '{"a":1,"b":"data","c":{"data":"no"},"d":[",",{"data":2}],"data":"data:a/b,x"}', 'a/b', 'x'],
     ['escaped quotes before', '{"a":"\\"}\\\\","data":"data:a/b,x"}', 'a/b', 'x'],
@@ -753,9 +754,11 @@ describe('what came in place of an asset', () => {
 });
 
 describe('the data at a pointer', () => {
-  const at = (data: string, answer: string) => read(answer, { data });
+  const at = (data: string, answer: string, cuts: readonly number[] = []) => read(Buffer.from(answer), { data, cuts });
   it.each([
     ['/data', '{"data":"data:,x"}'],
+    ['/结果/0/é', '{"é":"ü","结果":[{"é":"data:,x","图":"片"}],"ü":[]}'],
+    ['/结果/0/é', '{"\\u7ed3\\u679c":[{"\\u00e9":"data:,x"}]}'],
     ['/output/0', '{"status":"done","output":["data:,x","data:,y"]}'],
     ['/output/1', '{"output":["https://example.com",  "data:,x"]}'],
     ['/a~1b/c~0d', '{"c~d":"data:,no","a/b":{"c~d":"data:,x"}}'],
@@ -765,7 +768,9 @@ describe('the data at a pointer', () => {
       '{"data":"data:,no","result":{"data":"data:,no","deep":{"more":[{"data":1}],"data":"data:,x"}}}',
     ],
   ])('is found at %s of %s', async (pointer, answer) => {
-    expect((await at(pointer, answer)).bytes.toString()).toBe('x');
+    for (const cuts of [[], everyByte(Buffer.from(answer))]) {
+      expect((await at(pointer, answer, cuts)).bytes.toString()).toBe('x');
+    }
   });
 
   it('is not found elsewhere', async () => {
