@@ -120,7 +120,8 @@ function linkedOutput(id: string, place: LinkedPlace, base64: boolean): LinkedOu
     const shown = shownId(id);
     return { assetId: shown, pointer, address: undefined, error: unusableIdError(shown) };
   }
-  const address = place.isPath || (isLink(value) && URL.canParse(value)) ? String(value) : UNREADABLE;
+  const isOne = isLink(value) && URL.canParse(value) && !SEVERAL.test(value);
+  const address = place.isPath || isOne ? String(value) : UNREADABLE;
   if (said === undefined && !address.includes(UNREADABLE))
     return { assetId: id, pointer, address, error: undefined, word };
   if (word !== undefined) return { assetId: id, pointer, address: undefined, error: undefined, word };
@@ -134,6 +135,9 @@ function linkedOutput(id: string, place: LinkedPlace, base64: boolean): LinkedOu
 /** True for an address of a result, or a data URI. Not every one can be fetched. */
 export const isLink = (value: unknown): value is string =>
   typeof value === 'string' && /^(?:https?:\/\/|data:)/i.test(value);
+
+/** Several addresses in one text. A URL drops the line breaks between them, and a server may look at the first alone. */
+const SEVERAL = /^https?:.*\s[a-z]+:\/\//is;
 
 /** A place with a result, or with what stands there. */
 interface LinkedPlace {

@@ -128,6 +128,12 @@ describe('the results that an answer links', () => {
     ['no URL', { output: 'https://[cdn' }, ['/output'], 'It is no address, but "https://[cdn"'],
     ['a text', { output: 'soon' }, ['/output'], 'It is no address, but "soon"'],
     ['a number', { output: 7 }, ['/output'], 'It is no address, but 7'],
+    [
+      'several URLs',
+      { output: 'https://a.b/1\nhttps://a.b/2' },
+      ['/output'],
+      'no address, but "https://a.b/1\\nhttps://a.b/2"',
+    ],
     ['a name that no key can have', { '..': 'https://cdn.example/1' }, [''], 'under an unusable id: ..'],
     [
       'a very long name',
