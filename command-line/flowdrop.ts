@@ -10,8 +10,9 @@ const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.once(signal, () => interrupted.abort(new Error('Interrupted')));
 }
-// Nobody reads the output any more, as in `flowdrop list --failed | head`.
-process.stdout.on('error', () => process.exit(0));
+// Nobody reads the output any more, as in `flowdrop list --failed | head`. Who has read enough still wants the exit code,
+// which a command that has printed its whole answer has set by then.
+process.stdout.on('error', () => setImmediate(() => process.exit()));
 // Nobody reads the notes any more. What was begun goes on: half of it may be paid for.
 process.stderr.on('error', () => undefined);
 

@@ -266,3 +266,17 @@ it('a command whose notes nobody reads does what it was asked for', async () => 
   await once(child, 'exit');
   expect(await operated.becomes('piped.png', 'succeeded')).toMatchObject({ state: 'succeeded' });
 });
+
+it('a command whose answer nobody reads to its end has its own exit code', async () => {
+  const program = fileURLToPath(new URL('../../../command-line/flowdrop.ts', import.meta.url));
+  const codeOf = async (...words: readonly string[]): Promise<number> => {
+    const child = spawn(process.execPath, [program, ...words], { cwd: operated.directory });
+    child.stdout.destroy();
+    const [code] = await once(child, 'exit');
+    return code;
+  };
+  expect(await codeOf('status', 'absent.png')).toBe(1);
+  expect(await codeOf('status', 'absent.png', '--json')).toBe(1);
+  expect(await codeOf('list')).toBe(0);
+  expect(await codeOf('status', '--watch')).toBe(0);
+});
