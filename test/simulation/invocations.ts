@@ -85,8 +85,11 @@ export class Invocations {
       },
       () => {},
     );
+    // The event source waits for no machine that sleeps.
+    const isGivenUp = (): boolean =>
+      scenario.clockSteps?.areAsleep === true && timeline.now() >= since + scenario.createLimitMs;
     const wait = (): void => {
-      if (isOver()) this.#createCount -= 1;
+      if (isOver() || isGivenUp()) this.#createCount -= 1;
       else timeline.schedule(timeline.now() + SECOND, wait);
     };
     wait();

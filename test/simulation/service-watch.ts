@@ -59,6 +59,8 @@ export class ServiceWatch {
     if (kind === 'flow.create' && status === 422 && this.#world.scenario.holds !== undefined) {
       observed.incidents.push({ kind, path: '', fault: '422', keys: this.#lambda.keys });
     }
+    // The service is still at work on the first request with this key.
+    if (kind === 'flow.create' && status === 409) observed.addBlame(this.#lambda);
     if (kind !== 'flow.create') observed.leftAloneUntil = Math.max(observed.leftAloneUntil, retryAt);
     if (kind === 'flows.list' && status === 200 && this.#lambda.function === 'collect') observed.listedAt = now;
     if (isPoll(kind)) observed.noteAnswer(flowId, { kind, status, at: now, by: this.#lambda.invocationName });

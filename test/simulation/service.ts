@@ -131,11 +131,14 @@ class Exchange {
       return;
     }
     const travelMs = fault === 'slow' ? random.int(3_000, 9_000) : random.int(1, random.chance(0.1) ? 2_000 : 60);
-    timeline.schedule(timeline.now() + travelMs, () => {
+    const arrive = (): void => {
       if (this.#failure !== undefined) return;
       void this.#serve(call, { fault, late }, resolve);
       this.#reach(() => this.#connected());
-    });
+    };
+    // What a machine had no time to send before it fell asleep leaves it when it wakes up.
+    if (fault === 'frozen' && world.scenario.clockSteps?.areAsleep) lambda.after(travelMs, 'answer', arrive);
+    else timeline.schedule(timeline.now() + travelMs, arrive);
   }
 
   /** Serves the request at the other end. */

@@ -30,13 +30,15 @@ export function withClockSteps(storm: Scenario, random: Random): Scenario {
   return {
     ...stepping,
     steps: [...storm.steps, ...more].sort((one, other) => one.at - other.at),
+    // If another proves that there is no flow, it makes one, and the flow of the machine that wakes up is the second one.
+    variation: { ...storm.variation, ...(storm.speaks?.list !== null && { listFlows: 'served' }) },
     // A machine sleeps for longer than an invocation lasts, and others are told of its uploads meanwhile.
     createLimitMs: 90 * SECOND,
     visibilitySeconds: 210,
     againEarly: 0.7,
     faultPlan: {
       rate: 0.3,
-      faults: ['frozen', 'lost', 'slow'],
+      faults: ['frozen', 'frozen', 'frozen', 'lost', 'slow'],
       calls: ['flow.create', 'entry.create', 'entry.replace', 'hold.get'],
       persistence: 0,
       focus,

@@ -198,8 +198,10 @@ class Ending {
     const gone = telling.slice(lastKnown + 1);
     const [first, last] = [gone[0], gone.at(-1)];
     if (first === undefined || last === undefined || gone.length < 2) return false;
-    // Each process tells the time of its poll by its own clock.
-    const skewMs = processOf(first) === processOf(last) ? 0 : 2 * this.#world.scenario.skewMs;
+    // Each process tells the time of its poll by its own clock, which may step.
+    const { scenario } = this.#world;
+    const isOneClock = processOf(first) === processOf(last) && scenario.clockSteps === undefined;
+    const skewMs = isOneClock ? 0 : 2 * scenario.skewMs;
     return last.at - first.at + skewMs >= POLLS_APART_MS;
   }
 
