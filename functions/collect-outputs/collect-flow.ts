@@ -39,7 +39,7 @@ export interface CollectFlowPorts extends AssetPorts, PublishPorts {
 }
 
 /** What a poll tells of a flow that it did not see end. */
-type Unended = Extract<Observation, { readonly kind: 'running' | 'unsure' }>;
+type Unended = Extract<Observation, { readonly kind: 'running' | 'unsure' | 'gone' }>;
 
 /** What makes a poll unclear: at most one of these. */
 type Unclear = Pick<Extract<Observation, { readonly kind: 'running' }>, 'undeclared' | 'lacking'>;
@@ -85,7 +85,7 @@ export class FlowCollector {
     // An earlier tick found that several uploads share the flow, and died before it had ended all of them.
     if (isFlowShared(stored.entry)) await this.#end(stored, { failure: SHARED });
     else if (seen.kind === 'finished' || seen.kind === 'ending') return this.#finished(stored, seen);
-    else if (seen.kind === 'gone') await this.#endIfGone(marker, stored);
+    else if (seen.kind === 'gone') await this.#endIfGone(marker, stored, seen);
     else {
       this.#reportShared(FOREIGN, [marker]);
       await this.#endIfConfirmed(stored, FOREIGN);
@@ -161,20 +161,26 @@ export class FlowCollector {
     return undefined;
   }
 
-  async #endIfGone(marker: RunningMarker, stored: Stored<RunningEntry>): Promise<void> {
-    const message = 'The flow service does not know this flow any more.';
+  async #endIfGone(
+    marker: RunningMarker,
+    stored: Stored<RunningEntry>,
+    seen: Extract<Observation, { readonly kind: 'gone' }>,
+  ): Promise<void> {
     // Two 404s do not prove that the flow is gone: a replica may not know a new flow yet, and a proxy may answer 404 to
     // everything. A flow that is still listed is not gone either. So all of this is checked, and the flow is asked for
     // once more.
+    const isOld = this.#ports.clock.now() - stored.entry.flow.createdAt >= LISTING_DELAY_MAX_MS;
     const isGone = async () =>
       !this.#tick.confirmations.isForgetful(this.#ports.clock.now()) &&
-      this.#ports.clock.now() - stored.entry.flow.createdAt >= LISTING_DELAY_MAX_MS &&
-      (await this.#observer.isServiceThere(marker)) &&
+      isOld &&
+      (seen.isSaid || (await this.#observer.isServiceThere(marker))) &&
       !(await this.#observer.isListed(marker)) &&
       (await this.#observe(marker)).kind === 'gone';
-    if (await this.#endIfConfirmed(stored, { code: GONE, message }, { confirm: isGone, apartMs: LATE_OUTPUTS_MS }))
+    const failure: KnownFailure = { code: GONE, message: seen.lacking };
+    if (await this.#endIfConfirmed(stored, failure, { confirm: isGone, apartMs: LATE_OUTPUTS_MS }))
       await this.#abort(stored.entry, { isSeen: false });
-    else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
+    else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker, { seen });
+    else if (isOld) await this.#noteUnclear(marker, seen);
   }
 
   /** Returns true if a flow that was not seen to end must end now. */
@@ -211,7 +217,8 @@ export class FlowCollector {
     const counted = this.#tick.unclear.of(marker.uploadId);
     // `unclear` has a maximum size, and may lack the flow. So the last poll is looked at too.
     const isItsOwn = error !== undefined && outageOf(error) === undefined;
-    const isUnclear = isItsOwn || seen?.lacking !== undefined || counted !== undefined;
+    // That the service does not know the flow is clear.
+    const isUnclear = seen?.kind !== 'gone' && (isItsOwn || seen?.lacking !== undefined || counted !== undefined);
     const running = seen?.kind === 'running' ? seen : undefined;
     const word = counted?.word ?? running?.undeclared?.word;
     const told = isUnclear && word === undefined ? stored.entry.obstacle?.message : undefined;

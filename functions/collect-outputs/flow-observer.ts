@@ -48,7 +48,8 @@ export type Observation =
   | { readonly kind: 'unsure'; readonly lacking: string }
   /** No output is pending. The flow has finished if its outputs stay the same for {@link LATE_OUTPUTS_MS}. */
   | { readonly kind: 'ending'; readonly outputs: readonly Output[]; readonly failure?: KnownFailure | undefined }
-  | { readonly kind: 'gone' }
+  /** `isSaid`: true if only the service can have said so. `lacking`: in which words. */
+  | { readonly kind: 'gone'; readonly isSaid: boolean; readonly lacking: string }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
   | {
@@ -167,17 +168,19 @@ export class FlowObserver {
     let flow: FlowRecord;
     try {
       flow = await get();
+      if (flow.state === 'gone')
+        throw new NotFoundError(`it is shown as "${flow.word}"`, { knownToBeServed: true, isGone: true });
     } catch (error) {
       if (error instanceof LedOnError && flows.service.outputs.path !== undefined) {
-        const seen = await this.#byOutputs(marker, of, signal, false);
+        const seen = await this.#byOutputs(marker, of, signal);
         if (seen.kind === 'ending' || seen.kind === 'finished') return seen;
       }
       if (error instanceof NotReadyError) return { kind: 'running', unready: error.message };
       if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
-      const isUnknown = error instanceof NotFoundError && error.knownToBeServed;
+      const unknown = error instanceof NotFoundError && error.knownToBeServed ? error : undefined;
       // The outputs have no path of their own, and would have been in this answer.
-      if (isUnknown && flows.service.outputs.path === undefined) return { kind: 'gone' };
-      return this.#byOutputs(marker, of, signal, isUnknown);
+      if (unknown && flows.service.outputs.path === undefined) return goneBy(unknown);
+      return this.#byOutputs(marker, of, signal, unknown);
     }
     // Whatever happens in the rest of this poll, the service knows the flow.
     this.#noteSeen(marker);
@@ -220,22 +223,27 @@ export class FlowObserver {
 
   /**
    * A flow has finished if it has outputs, none of them is pending, and they stay the same.
-   * @param isUnknown true if the service does not know the flow. Then it is gone if it has no outputs.
+   * @param unknown how the service says that it does not know the flow. Then it is gone if it has no outputs.
    */
-  async #byOutputs(marker: RunningMarker, of: OfUpload, signal: AbortSignal, isUnknown: boolean): Promise<Observation> {
+  async #byOutputs(
+    marker: RunningMarker,
+    of: OfUpload,
+    signal: AbortSignal,
+    unknown?: NotFoundError,
+  ): Promise<Observation> {
     let outputs: readonly Output[];
     try {
       outputs = await this.#ports.flows.outputs(marker.flowId, signal, of);
     } catch (error) {
-      if (isUnknown && NO_OUTPUTS.some((each) => error instanceof each)) return { kind: 'gone' };
+      if (unknown && NO_OUTPUTS.some((each) => error instanceof each)) return goneBy(unknown);
       // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
       const lacking = `The service shows neither the flow nor its outputs: ${(error as Error).message}`;
-      if (error instanceof NotFoundError) return error.knownToBeServed ? { kind: 'gone' } : { kind: 'unsure', lacking };
+      if (error instanceof NotFoundError) return error.knownToBeServed ? goneBy(error) : { kind: 'unsure', lacking };
       if (error instanceof NotServedError) return { kind: 'running', lacking };
       if (error instanceof NoAddressError || error instanceof NotReadyError) return { kind: 'running' };
       throw error;
     }
-    if (isUnknown && outputs.length === 0) return { kind: 'gone' };
+    if (unknown && outputs.length === 0) return goneBy(unknown);
     this.#noteSeen(marker);
     if (outputs.length === 0 || isAnyPending(outputs)) return { kind: 'running', undeclared: undeclaredIn(outputs) };
     return this.#whenStill(marker, outputs);
@@ -252,6 +260,12 @@ export class FlowObserver {
   }
 }
 
+const goneBy = ({ isGone, message }: NotFoundError): Observation => ({
+  kind: 'gone',
+  isSaid: isGone,
+  lacking: `The service does not know the flow: ${message}`,
+});
+
 /** True if the service has answered, and did so about this request. */
 const isAnswer = (error: FlowServiceError): boolean =>
   outageOf(error) === undefined || ('status' in error && error.status !== undefined);
@@ -264,7 +278,7 @@ export function undeclaredIn(outputs: readonly Output[]): Undeclared | undefined
 
 const isAnyPending = (outputs: readonly Output[]): boolean => outputs.some(({ status }) => status === 'pending');
 
-function failureOf(state: 'failed' | 'aborted', error: string | undefined): KnownFailure {
+function failureOf(state: FlowRecord['state'], error: string | undefined): KnownFailure {
   const reason = error ? `: ${error}` : '';
   return state === 'failed'
     ? { code: 'flow-failed', message: `The flow failed${reason}` }

@@ -300,7 +300,7 @@ function showsFlow(json: unknown, state: StateDescription): boolean {
 
 /** The state that a word is declared for. Undefined if it is for none. */
 export const stateOf = (word: string | null, state: StateDescription) =>
-  (['completed', 'failed', 'aborted', 'running'] as const).find((name) => state[name]?.includes(word));
+  (['completed', 'failed', 'aborted', 'gone', 'running'] as const).find((name) => state[name]?.includes(word));
 
 /** The facts about a flow in an answer or in an item of the listing. */
 function recordOf(flowId: string, json: unknown, state: StateDescription): FlowRecord {

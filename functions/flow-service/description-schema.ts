@@ -354,12 +354,13 @@ function makeSchema(): z.ZodMiniType<ServiceDescription> {
         completed: words,
         failed: words,
         aborted: z.optional(words),
+        gone: z.optional(words),
         running: words,
         error: z.optional(pointers),
         progress: z.optional(pointers),
         additional: z.optional(pointers),
         createdAt: z.optional(pointers),
-      }).check(holdsId, eachWordOnce('completed', 'failed', 'aborted', 'running')),
+      }).check(holdsId, eachWordOnce('completed', 'failed', 'aborted', 'gone', 'running')),
       outputs: z.union([listedOutputs, linkedOutputs], { error: 'expected the outputs: listed, or their addresses' }),
       list: z.optional(
         strictObject({

@@ -147,9 +147,12 @@ export class LedOnError extends MisaddressedError {}
 export class NotFoundError extends failure('NotFoundError', 'not-found') {
   /** True if the same operation has succeeded for another flow in this process. Then the flow must be gone. */
   readonly knownToBeServed: boolean;
-  constructor(message: string, options: ErrorOptions & { knownToBeServed: boolean }) {
+  /** True if only the service can say so of a flow: by 410, or by a declared word. A 404 may be that of a proxy. */
+  readonly isGone: boolean;
+  constructor(message: string, options: ErrorOptions & { knownToBeServed: boolean; isGone?: boolean }) {
     super(message, options);
     this.knownToBeServed = options.knownToBeServed;
+    this.isGone = options.isGone ?? false;
   }
 }
 

@@ -108,6 +108,8 @@ export interface StateDescription {
   readonly failed: Words;
   /** Words of a flow that was aborted. */
   readonly aborted?: Words | undefined;
+  /** Words for a flow that the service does not know, or no longer. Two polls must show one, as with 404. Default: none. */
+  readonly gone?: Words | undefined;
   /** Words of a flow that has not ended. Any word that is not declared counts as one, and is told. */
   readonly running: Words;
   /** Where its error is. */

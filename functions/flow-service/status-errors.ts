@@ -69,7 +69,7 @@ export function errorForStatus(response: TransportResponse, facts: ErrorFacts): 
     case 408: // The request did not arrive in time (RFC 9110, section 15.5.9), so the service did not act on it.
       return new UnavailableError(message, { bodyStarted });
     case 410: // The status itself says that the flow existed.
-      return new NotFoundError(message, { knownToBeServed: true });
+      return new NotFoundError(message, { knownToBeServed: true, isGone: true });
   }
   if (status >= 500) return new UnavailableError(message, { bodyStarted, status });
   if (status >= 400) return new RejectedError(ofAccount(message), { status });

@@ -58,8 +58,8 @@ export interface FlowInput {
 /** Makes an address of an input, if the input is there. Everyone who has the address can read it, so it is a secret. */
 export type InputAddress = (seconds: number, signal: AbortSignal) => Promise<string>;
 
-/** The states that we tell apart. The description of the service maps its words to them. */
-export type FlowState = 'running' | 'completed' | 'failed' | 'aborted';
+/** The states that we tell apart. The description of the service maps its words to them. `gone`: it knows no such flow. */
+export type FlowState = 'running' | 'completed' | 'failed' | 'aborted' | 'gone';
 
 export interface FlowRecord {
   readonly flowId: string;

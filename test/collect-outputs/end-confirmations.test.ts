@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { Json } from '../../functions/base/json.ts';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { answer, HOUR, LEDGER, MINUTE, start, type WorldOptions, world } from '../support/world.ts';
 
 const STATE_KEY = 'state/collector-0.json';
@@ -43,6 +45,55 @@ describe('a flow that the service does not know at two polls in a row', () => {
     for (let polls = 1; polls <= 3; polls += 1) await tick();
     expect(await runningCount()).toBe(1);
   });
+
+  /** From now on, the service answers so for each flow, and knows the outputs of none. */
+  const answersFor = (fault: Fault): void => {
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'getFlow') return fault;
+      return operation === 'listOutputs' ? { status: 404 } : undefined;
+    };
+  };
+
+  it('is told after three polls if nothing shows that the service is there, and ends at twice its age with an abort', async () => {
+    const variation = { listFlows: 404 } as const;
+    await begin({ service: { flowMs: 10 * HOUR, variation }, settings: { flowAgeMaxSeconds: 3600 } });
+    await world.send('only');
+    await tick();
+    answersFor(answer({ detail: 'no such job' }, 404));
+    world.clock.advance(5 * MINUTE);
+    for (let polls = 1; polls <= 3; polls += 1) {
+      expect(await world.entry()).not.toHaveProperty('obstacle');
+      await tick();
+    }
+    const words = 'The service does not know the flow: get: 404: no such job';
+    expect(await world.entry()).toMatchObject({ state: 'running', obstacle: { message: words } });
+    world.clock.advance(2 * HOUR);
+    await tick();
+    expect(await world.receipt('only')).toMatchObject({
+      failure: { code: 'timed-out', message: expect.stringContaining(words) },
+    });
+    expect(world.service.flows[0]?.aborted).toBe(true);
+  });
+
+  it.each<[string, Fault, Json]>([
+    ['410', answer({ detail: 'expired' }, 410), {}],
+    ['a word that is declared for it', answer({ state: 'Task not found' }), { state: { gone: ['Task not found'] } }],
+  ])(
+    'is gone although nothing else shows that the service is there, if they say so by %s',
+    async (_, fault, speaks) => {
+      await begin({ service: { flowMs: 10 * HOUR, variation: { listFlows: 404 } }, speaks });
+      await world.send('only');
+      await tick();
+      answersFor(fault);
+      for (let polls = 1; polls <= 3; polls += 1) await tick();
+      expect(await world.entry()).toMatchObject({ state: 'running' });
+      world.clock.advance(5 * MINUTE);
+      await tick();
+      await world.tickAfter(2 * MINUTE);
+      expect((await world.receipt('only')).failure).toMatchObject({ code: 'flow-gone' });
+      expect(world.count('WordsUndeclared')).toBe(0);
+    },
+  );
 
   it('is not gone while the listing of flows shows it', async () => {
     await begin({ service: { flowMs: 10 * HOUR } });
