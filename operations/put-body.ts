@@ -82,7 +82,9 @@ export async function putBody(
   signal.addEventListener('abort', stop, { once: true });
   try {
     // Not `upload.abort()`: it would return before the parts are deleted. A broken stream has them deleted first.
-    await upload.done();
+    const { ETag } = await upload.done();
+    // S3 may fail after it has begun to answer 200. What was at the key before must not count as this file.
+    if (ETag === undefined) throw new Error(`S3 answered 200, and does not have ${key}`);
   } finally {
     signal.removeEventListener('abort', stop);
     body.destroy();
