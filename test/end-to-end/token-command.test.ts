@@ -22,7 +22,7 @@ const documented = (path: string): string => {
   const lines = readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8').split('\n');
   const commands = lines.filter((line) => line.includes('put-secret-value'));
   expect(commands).toHaveLength(1);
-  return commands[0] as string;
+  return (commands[0] as string).trim();
 };
 
 /** Types lines into an interactive shell, like a user who follows the documentation. */
@@ -46,7 +46,9 @@ async function typed(lines: readonly string[]): Promise<{ output: string; record
   return { output: out + error, recorded: (name) => readFileSync(join(directory, name), 'utf8') };
 }
 
-describe.each(['README.md', 'docs/runbook.md'])('the command in %s that stores the token', (path) => {
+const PAGES = ['README.md', 'docs/runbook.md', 'docs/recipes/emulator.md'];
+
+describe.each(PAGES)('the command in %s that stores the token', (path) => {
   it('stores it in the secret, and keeps it off the screen, the history and the process list', async () => {
     const { output, recorded } = await typed([documented(path), FAKE_TOKEN]);
     expect(recorded('secret')).toBe(FAKE_TOKEN);

@@ -48,7 +48,7 @@ const NOT_RUN: Readonly<Record<string, string>> = {
   'aws s3api list-object-versions': 'reads a bucket of an account',
   'aws s3api put-bucket-notification-configuration': 'changes a bucket of an account',
   'aws s3api put-bucket-policy': 'changes a bucket of an account',
-  'aws secretsmanager put-secret-value': 'changes a secret of an account',
+  'read -rs TOKEN': 'test/end-to-end/token-command.test.ts types it',
   'aws sns set-topic-attributes': 'changes a topic of an account',
   'aws sns subscribe': 'changes a topic of an account',
   export: 'sets variables of a shell',
