@@ -291,6 +291,9 @@ function isJsonDocument(text: string): boolean {
   }
 }
 
+/** Bare base64 as a member of an answer. */
+const BASE64_IN_JSON = /^: \s*[{[].*"(?:\\?[\w+/-]){60}/s;
+
 function notAnAsset(
   instead: Instead | undefined,
   mediaType: string,
@@ -301,9 +304,13 @@ function notAnAsset(
   const declared = essenceOf(instead?.mediaType ?? mediaType);
   const quoted =
     head === undefined || instead === undefined ? '' : `: ${startOf(redact(textOf(head), secret), QUOTE_CHARS_MAX)}`;
+  const hasBase64 = BASE64_IN_JSON.test(quoted);
+  const todo = hasBase64
+    ? 'If the asset is in it as base64, declare "base64": true in "outputs" of the service.'
+    : `If the template makes such files, add "${declared}" to "makes" of the route.`;
   return new NotAnAssetError(
     `${what} came in place of the asset${quoted}. Check the service, and what stands before it and its assets: a proxy, ` +
-      `a login. If the template makes such files, add "${declared}" to "makes" of the route.`,
+      `a login. ${todo}`,
   );
 }
 

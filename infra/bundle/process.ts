@@ -74,8 +74,8 @@ const nativeStreams: Plugin = {
 /**
  * Leaves out what the SDK does for nothing in a function. It looks for each option of each client in files that Lambda does
  * not have, prepares a line of its log for each request although it has no log, looks for a signer for several regions at
- * a time, which is in a package that the functions do not have, and has a pace for the retry mode `adaptive`, which no
- * function sets.
+ * a time, which is in a package that the functions do not have, has a pace for the retry mode `adaptive`, which no
+ * function sets, and asks the metadata of an EC2 instance for the region, which Lambda names in the environment.
  */
 const leanRequests: Plugin = {
   name: 'lean requests',
@@ -94,6 +94,9 @@ const leanRequests: Plugin = {
             try { value = environmentVariableSelector(process.env, { signingName, logger }) } catch {}
             return value !== undefined ? value : typeof otherwise === 'function' ? otherwise() : otherwise;
           });`,
+    }));
+    onLoad({ filter: /[\\/]regionConfig[\\/]getInstanceMetadataRegion\.js$/ }, () => ({
+      contents: 'export const getInstanceMetadataRegion = async () => undefined;',
     }));
     onLoad({ filter: /[\\/]util-retry[\\/]DefaultRateLimiter\.js$/ }, () => ({
       contents: `export class DefaultRateLimiter {

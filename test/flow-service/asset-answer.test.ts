@@ -575,6 +575,13 @@ describe('what came in place of an asset', () => {
     await expect(read(`\n ${answer} \n`, { mediaType })).rejects.toThrow(new NotAnAssetError(message));
   });
 
+  it('is said to be a case for the description if it is JSON with bare base64', async () => {
+    const answer = JSON.stringify({ id: 'a1', data: Buffer.alloc(100, 0xff).toString('base64') });
+    await expect(read(answer, { mediaType: 'application/json' })).rejects.toThrow(
+      /a login\. If the asset is in it as base64, declare "base64": true in "outputs" of the service\.$/,
+    );
+  });
+
   it.each([
     ['JSON', '\ufeff{"error":"gone"}', ['image/png']],
     ['An address', '\ufeffhttps://cdn.example.com/a.glb', ['image/png']],
