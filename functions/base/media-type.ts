@@ -33,7 +33,6 @@ const SAME_TYPES: ReadonlyMap<string, string> = new Map([
   ['audio/wave', 'audio/wav'],
   ['audio/x-pn-wav', 'audio/wav'],
   ['audio/mp3', 'audio/mpeg'],
-  ['audio/m4a', 'audio/mp4'],
   ['audio/x-m4a', 'audio/mp4'],
   ['application/x-photoshop', 'image/vnd.adobe.photoshop'],
   ['video/avi', 'video/x-msvideo'],

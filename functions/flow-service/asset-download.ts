@@ -87,15 +87,15 @@ export async function downloadAsset(
       const why = 'No token was sent: the address is not below baseUrl';
       throw new AddressRefusedError(`${error.message.replace(/\.?$/, '.')} ${why}`, { cause: error });
     }
-    if (isPart(response)) {
+    const range = rangeIn(response);
+    if (isPart(response, range)) {
       response.destroy();
       throw new DamagedAssetError('The answer is only a part of the asset');
     }
     // A coding marks the end of its bytes by itself, and their length is not that of the asset.
     const isCoded = isCompressed(response);
-    const [, , , size] = rangeIn(response);
     // One that says that it is all of the asset may be shorter.
-    const length = isCoded ? undefined : (size ?? response.headers['content-length']);
+    const length = isCoded ? undefined : (range[3] ?? response.headers['content-length']);
     return await assetOf(isCoded ? undone(response, progress) : received(response, progress), {
       ...wanted,
       mediaType: response.headers['content-type'],
@@ -196,10 +196,8 @@ const rangeIn = ({ headers }: TransportResponse): readonly string[] =>
  * Tells whether an answer is a part of the asset. With 206, it must say that it is all of it. A table or a log may come in
  * pages, each with a header that leads to the next one.
  */
-function isPart(response: TransportResponse): boolean {
-  const { status, headers } = response;
+function isPart({ status, headers }: TransportResponse, [, from, to, size]: readonly string[]): boolean {
   if (nextLink(headers.link) !== undefined || leadsOn(headers)) return true;
-  const [, from, to, size] = rangeIn(response);
   return size === undefined ? status === 206 : Number(from) > 0 || Number(to) + 1 < Number(size);
 }
 

@@ -113,8 +113,7 @@ export class MultipartUpload {
         const range = count > 1 && { CopySourceRange: `bytes=${first}-${last}` };
         const part = new UploadPartCopyCommand({ ...source, ...range, PartNumber: index + 1 });
         const { CopyPartResult } = await this.#s3.send(part, { abortSignal: this.#signal });
-        const { ETag, ChecksumCRC32 } = done(CopyPartResult);
-        return { PartNumber: index + 1, ETag, ChecksumCRC32 };
+        return { ...done(CopyPartResult), PartNumber: index + 1 };
       },
       { concurrency: COPIES_MAX },
     );
@@ -130,16 +129,13 @@ export class MultipartUpload {
     condition: { readonly IfNoneMatch: '*' } | { readonly IfMatch: string | undefined } = { IfNoneMatch: '*' },
   ): Promise<ObjectVersion> {
     await this.#sending;
-    const answer = await this.#s3.send(
-      new CompleteMultipartUploadCommand({
-        ...this.#key(),
-        UploadId: this.#uploadId,
-        MultipartUpload: { Parts: this.#parts },
-        ...condition,
-      }),
-      { abortSignal: this.#signal },
-    );
-    const { ETag, VersionId } = done(answer);
+    const complete = new CompleteMultipartUploadCommand({
+      ...this.#key(),
+      UploadId: this.#uploadId,
+      MultipartUpload: { Parts: this.#parts },
+      ...condition,
+    });
+    const { ETag, VersionId } = done(await this.#s3.send(complete, { abortSignal: this.#signal }));
     this.#uploadId = undefined;
     return { ETag, VersionId };
   }

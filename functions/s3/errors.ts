@@ -9,21 +9,16 @@ function isServiceError(error: unknown): error is ServiceError {
   return error instanceof Error && '$metadata' in error;
 }
 
+const statusOf = (error: unknown): number | undefined =>
+  isServiceError(error) ? error.$metadata.httpStatusCode : undefined;
+
 /**
- * What S3 may say after it has answered 200, to keep a long copy or completion from timing out. The SDK calls it a 503.
+ * 412: the object exists (If-None-Match), or it is not the named one (If-Match). S3 may say so after it has answered 200,
+ * to keep a long completion from timing out. The SDK calls that a 503.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_CompleteMultipartUpload.html
  */
-const LATE: Readonly<Record<string, number>> = {
-  PreconditionFailed: 412,
-  ConditionalRequestConflict: 409,
-  NoSuchUpload: 404,
-};
-
-const statusOf = (error: unknown): number | undefined =>
-  isServiceError(error) ? (LATE[error.name] ?? error.$metadata.httpStatusCode) : undefined;
-
-/** 412: the object exists (If-None-Match), or it is not the named one (If-Match). */
-export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
+export const isPreconditionFailed = (error: unknown): boolean =>
+  statusOf(error) === 412 || (isServiceError(error) && error.name === 'PreconditionFailed');
 
 /**
  * 403 or 400: S3 refuses to hand out the object. The caller may lack a permission for it or for its KMS key, the key
