@@ -183,6 +183,11 @@ describe('snapshot', () => {
     ['x =?UTF-8?Q?a_b=20c?= y', 'x a b c y'],
     ['=?UTF-8?Q??=a', 'a'],
     ['=?UTF-8?Q?a?= ', 'a'],
+    // The example of AWS: S3 has read the UTF-8 of a header as Latin-1.
+    ['=?UTF-8?B?w4PChE3Dg8KEWsODwpXDg8KRIFMz?=', 'ÄMÄZÕÑ S3'],
+    [Buffer.from('Möbel 🪑').toString('latin1'), 'Möbel 🪑'],
+    ['caf\xe9 \xa9', 'café ©'],
+    ['=?UTF-8?Q?=C3=83=C2=B6_=E2=82=AC?=', 'Ã¶ €'],
   ])('decodes words as S3 encodes them: %s', (value, template) => {
     expect(snapshot(open, { 'flow-template': value }).template).toBe(template);
   });
