@@ -6,7 +6,7 @@ import { essenceOf } from '../base/media-type.ts';
 import { quoted, shorten } from '../base/printable.ts';
 import type { ListingPage } from './flow-listing.ts';
 import { parseJson, UNREADABLE, UnfitAnswerError } from './json-answer.ts';
-import { at, firstAt, membersOf } from './json-pointer.ts';
+import { at, firstAt, membersOf, opened } from './json-pointer.ts';
 import { CUT } from './long-texts.ts';
 import { isFalse, isTrue, levelsOf, limitsIn, nextOf, signsIn, totalOf } from './pages.ts';
 import { holdsToken, redact } from './redact.ts';
@@ -194,22 +194,12 @@ function detailOf(words: unknown): string {
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
   Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
-/** Nesting of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
-const ADDITIONAL_DEPTH_MAX = 100;
-
 /** True for a text that begins as the JSON of an object does. */
 const isTextOfObject = (value: unknown): value is string => typeof value === 'string' && /^\s*\{/.test(value);
 
 /** The object in an `additional`, or in a member of it. Some services store and return it as a text of JSON. */
 function objectIn(additional: unknown): Readonly<Record<string, unknown>> | undefined {
-  let value = additional;
-  if (isTextOfObject(value)) {
-    try {
-      value = parseJson(value, ADDITIONAL_DEPTH_MAX);
-    } catch {
-      return undefined; // Another client has attached text that is not JSON, or the service has cut it.
-    }
-  }
+  const value = opened(additional);
   return isObject(value) ? value : undefined;
 }
 

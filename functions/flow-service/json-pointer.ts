@@ -1,3 +1,5 @@
+import { parseJson } from './json-answer.ts';
+
 /** Matches a JSON pointer (RFC 6901). `""` is the whole value. */
 export const POINTER = /^(\/([^~/]|~[01])*)*$/;
 
@@ -9,15 +11,30 @@ export const stepsOf = (pointer: string): readonly string[] => {
   return steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
 };
 
-/** The value at a pointer. Undefined if there is none. Only what JSON can say counts: no inherited member, no `length`. */
+/** Nesting of a text of JSON in an answer, in levels. In the answer, it is one part. */
+const TEXT_DEPTH_MAX = 100;
+
+/** The JSON in a text of an object or of a list: some services store what they are given so, or answer so. Undefined if it is none, or cut. */
+export function opened(value: unknown): unknown {
+  if (typeof value !== 'string' || !/^\s*[{[]/.test(value)) return value;
+  try {
+    return parseJson(value, TEXT_DEPTH_MAX);
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * The value at a pointer, which may lead through a text of JSON. Undefined if there is none. Only what JSON can say counts: no
+ * inherited member, no `length`.
+ */
 export const at = (json: unknown, pointer: string): unknown =>
-  stepsOf(pointer).reduce<unknown>(
-    (value, step) =>
-      typeof value === 'object' && value !== null && Object.prototype.propertyIsEnumerable.call(value, step)
-        ? (value as Readonly<Record<string, unknown>>)[step]
-        : undefined,
-    json,
-  );
+  stepsOf(pointer).reduce<unknown>((value, step) => {
+    const holder = opened(value);
+    return typeof holder === 'object' && holder !== null && Object.prototype.propertyIsEnumerable.call(holder, step)
+      ? (holder as Readonly<Record<string, unknown>>)[step]
+      : undefined;
+  }, json);
 
 /** The value at the first of some pointers that finds one. `null` counts as none. */
 export function firstAt(json: unknown, pointers: string | readonly string[] | undefined): unknown {

@@ -5,7 +5,7 @@ import { isObject, type Json, type JsonObject } from '../base/json.ts';
  * How a service speaks. The client knows nothing else about it: a fact that is not declared here is not used, and an
  * answer that does not fit is told. `services.ts` has the descriptions that ship with Flowdrop, and `FLOWS` is the first.
  *
- * A pointer is a JSON pointer (RFC 6901) into an answer. Of several pointers, the first that finds something counts.
+ * A pointer is a JSON pointer (RFC 6901) into an answer. It may lead through a text of JSON. Of several pointers, the first that finds something counts.
  * A path is below `baseUrl`, and may end in a query. In it, `{template}`, `{id}` (of the flow) and `{asset}` (of the output)
  * are replaced.
  */
@@ -176,7 +176,8 @@ export interface LinkedOutputs extends AnyOutputs {
   /**
    * Pointers to what has the addresses: one, or a list or an object, in which every text that is an address counts. A step
    * `-` stands for each item: `/files/-/url` leaves out all else that the items have. A text to which a pointer itself
-   * leads, or which is an item of a list there, may also be a path on the host of the answer: `/jobs/7/result`.
+   * leads, or which is an item of a list there, may also be a path on the host of the answer: `/jobs/7/result`. A pointer
+   * may lead through a text of JSON.
    */
   readonly addresses: readonly string[];
   /**

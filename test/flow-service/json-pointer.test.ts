@@ -16,6 +16,18 @@ describe('a JSON pointer', () => {
     expect(pointerOf(stepsOf(pointer))).toBe(pointer);
   });
 
+  it('leads through a text of JSON, but not through one that is none, is cut, or is too deep', () => {
+    const texts = {
+      ok: ' {"urls":["a"]}',
+      list: '["a"]',
+      cut: '{"urls":["a"',
+      deep: `${'['.repeat(200)}${']'.repeat(200)}`,
+    };
+    expect(['/ok/urls/0', '/list/0', '/ok'].map((pointer) => at(texts, pointer))).toEqual(['a', 'a', texts.ok]);
+    for (const pointer of ['/cut/urls/0', '/deep/0', '/ok/urls/length', '/ok/0'])
+      expect(at(texts, pointer)).toBe(undefined);
+  });
+
   it.each([
     '/other',
     '/list/2',

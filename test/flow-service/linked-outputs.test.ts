@@ -22,6 +22,16 @@ describe('the results that an answer links', () => {
     ]);
   });
 
+  it('may be in a text of JSON, if a pointer leads into it', () => {
+    const json = {
+      data: { state: 'success', resultJson: '{"resultUrls":["https://cdn.example/a","https://cdn.example/b"]}' },
+    };
+    expect(linked(json, ['/data/resultJson/resultUrls'])).toMatchObject([
+      { assetId: 'data-resultJson-resultUrls-0', address: 'https://cdn.example/a', error: undefined },
+      { assetId: 'data-resultJson-resultUrls-1', address: 'https://cdn.example/b', error: undefined },
+    ]);
+  });
+
   it('have an id each, also if the names of their places read alike', () => {
     const output = { 'a-b': 'https://cdn.example/1', a: { b: 'https://cdn.example/2' } };
     expect(idsOf(linked({ output }))).toEqual(['output-a-b', 'output/a/b']);
