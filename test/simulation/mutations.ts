@@ -139,6 +139,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'if (delivery.ports.clock.now() >= delivery.invocation.workEndsAt) throw new OutOfTimeError(…);',
     with: '',
   }),
+  mistake('a flow that its upload has ended with taken for an orphan', 900, {
+    file: ENDING,
+    in: 'yieldFlow',
+    replace: "if (theirs !== undefined && 'flow' in theirs && theirs.flow?.id === flowId)",
+    with: "if (theirs?.state === 'running' && theirs.flow.id === flowId)",
+  }),
   mistake('a claim deadline before the hard end', 20, {
     file: 'create-flow/delivery.ts',
     in: 'Delivery.claimTerms',

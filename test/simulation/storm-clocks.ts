@@ -2,7 +2,7 @@ import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
 import type { Scenario } from './scenario.ts';
 import { manySteps } from './steady-scenario.ts';
-import { SECOND } from './timeline.ts';
+import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 /** Share of storms whose clocks step, and of these, those whose machines sleep when they would freeze. */
@@ -32,6 +32,9 @@ export function withClockSteps(storm: Scenario, random: Random): Scenario {
     steps: [...storm.steps, ...more].sort((one, other) => one.at - other.at),
     // If another proves that there is no flow, it makes one, and the flow of the machine that wakes up is the second one.
     variation: { ...storm.variation, ...(storm.speaks?.list !== null && { listFlows: 'served' }) },
+    // A flow may end while the machine that made it sleeps. Flows that are to be too old last for an hour.
+    flowMsMax: storm.flowMsMax === 60 * MINUTE ? storm.flowMsMax : 20 * SECOND,
+    tickGapMs: { min: 20 * SECOND, max: MINUTE },
     // A machine sleeps for longer than an invocation lasts, and others are told of its uploads meanwhile.
     createLimitMs: 90 * SECOND,
     visibilitySeconds: 210,
