@@ -642,7 +642,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'flow !== undefined && isSuccess(state)',
     with: 'flow !== undefined',
   }),
-  mistake('an asset that a stage takes may expire once it is stored', 60, {
+  mistake('an asset that a stage takes may expire once it is stored', 300, {
     file: 'collect-outputs/flow-assets.ts',
     in: 'FlowAssets.#open',
     replace: 'settings.resultsRetentionDays !== undefined && !isTaken',
