@@ -271,7 +271,10 @@ const isJobOf = (entry: Entry, { settings }: Deployment): boolean =>
     (jobsRouteOf(settings.routes, entry.upload.key) !== undefined ||
       (entry.state === 'failed' && entry.failure.code === 'invalid-job')));
 
-/** The upload of a later stage, with its assets. They are read by their ETags, because no grant allows to view old versions. */
+/**
+ * The upload of a later stage, with its assets. They are read by their ETags, because no grant allows to view old
+ * versions.
+ */
 function assetsOf({ upload, inputs: assets = [] }: Entry, { inbox }: Deployment): OpenedUpload {
   const byETag = inbox.openAssets(
     upload,

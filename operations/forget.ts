@@ -434,7 +434,10 @@ async function deleteFlows(
 
 const SHARED = 'another upload has the same flow';
 
-/** Deletes one version, and what marks it as deleted. Without versions, another file may have come to the key since: that one stays. */
+/**
+ * Deletes one version, and what marks it as deleted. Without versions, another file may have come to the key since:
+ * that one stays.
+ */
 async function removeUpload(
   { id, key, object }: Traces,
   { s3, inbox, settings: { inboxBucket } }: Deployment,

@@ -273,8 +273,8 @@ export interface SendingCount {
 const SENDING_WINDOW = { windowMs: SWEEP_REACH_MS, rowsMax: 1_000 };
 
 /**
- * Pauses the pipeline or a route, or has it go on. Flows that run go on, and their results are collected. After a pause, only files
- * that are being sent already become flows, and the answer says how many those are.
+ * Pauses the pipeline or a route, or has it go on. Flows that run go on, and their results are collected. After a
+ * pause, only files that are being sent already become flows, and the answer says how many those are.
  * @throws {AwsRequestError} @throws {FunctionFailedError}
  */
 export async function changeHold(

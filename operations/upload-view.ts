@@ -62,7 +62,10 @@ export interface UploadView {
   /** True if an answer was lost, and the same request was sent again with the same key. It made no second flow. */
   readonly isSentAgain?: boolean | undefined;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
-  /** What keeps results of its flow from being stored: an error, or a word that is not declared. It is tried again by itself. */
+  /**
+   * What keeps results of its flow from being stored: an error, or a word that is not declared. It is tried again by
+   * itself.
+   */
   readonly obstacle?: { readonly message: string; readonly since: string } | undefined;
   /** When its flow was deleted at the service, as `deleteFlow` of its route asks; or why it could not be deleted yet. */
   readonly flowDeletion?: { readonly deletedAt?: string; readonly message?: string } | undefined;

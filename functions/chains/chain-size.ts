@@ -61,8 +61,8 @@ export interface Gathering {
 
 /**
  * The chain in a form of at most {@link CHAIN_BYTES_MAX}. If it is larger, it loses what its entries and receipts say
- * too, step by step: the assets that no stage waits for, then the words of failures, the ids of flows and what was sent. At last no stage
- * that waits for assets can begin.
+ * too, step by step: the assets that no stage waits for, then the words of failures, the ids of flows and what was
+ * sent. At last no stage that waits for assets can begin.
  * @param inputsMax maximum number of assets that one stage takes.
  */
 export function fitted(chain: Chain, gatherings: readonly Gathering[], inputsMax: number): Chain {

@@ -77,7 +77,8 @@ export class FlowPolls {
     } finally {
       await pollingLagging;
     }
-    // Only now is it known whether the service answers for others. An abort may take as long as a poll, so the time is checked before each.
+    // Only now is it known whether the service answers for others. An abort may take as long as a poll, so the time is
+    // checked before each.
     await this.#each(this.#overdue.splice(0), async (failed) => {
       if (invocation.work.aborted) return;
       await isolation.runInOutage(failed.marker, () => this.#flows.abandon(failed));

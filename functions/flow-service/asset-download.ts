@@ -25,7 +25,10 @@ import type { Asset, AssetOptions } from './types.ts';
  */
 const ENVELOPE_MS = 30_000;
 
-/** Redirects of an asset that are followed, each after the same checks: from the service to a store, and to a network near us. */
+/**
+ * Redirects of an asset that are followed, each after the same checks: from the service to a store, and to a network
+ * near us.
+ */
 const REDIRECTS_MAX = 3;
 
 /** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */

@@ -9,7 +9,10 @@ import { holds, INPUT_URL_SECONDS, literalOf, type ServiceDescription } from './
 const ITEMS_MAX = 10;
 const POINTER_CHARS_MAX = 200;
 const WORDS_MAX = 50;
-/** Longest text that is looked for in an error, and longest word for a state, in characters. A longer word is never read whole. */
+/**
+ * Longest text that is looked for in an error, and longest word for a state, in characters. A longer word is never read
+ * whole.
+ */
 const SAYS_CHARS_MAX = 100;
 const WORD_CHARS_MAX = 64;
 const PATH_CHARS_MAX = 300;

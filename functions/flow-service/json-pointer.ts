@@ -14,7 +14,10 @@ export const stepsOf = (pointer: string): readonly string[] => {
 /** Nesting of a text of JSON in an answer, in levels. In the answer, it is one part. */
 const TEXT_DEPTH_MAX = 100;
 
-/** The JSON in a text of an object or of a list: some services store what they are given so, or answer so. Undefined if it is none, or cut. */
+/**
+ * The JSON in a text of an object or of a list: some services store what they are given so, or answer so. Undefined if
+ * it is none, or cut.
+ */
 export function opened(value: unknown): unknown {
   if (typeof value !== 'string' || !/^\s*[{[]/.test(value)) return value;
   try {

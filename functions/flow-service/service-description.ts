@@ -5,9 +5,9 @@ import { isObject, type Json, type JsonObject } from '../base/json.ts';
  * How a service speaks. The client knows nothing else about it: a fact that is not declared here is not used, and an
  * answer that does not fit is told. `services.ts` has the descriptions that ship with Flowdrop, and `FLOWS` is the first.
  *
- * A pointer is a JSON pointer (RFC 6901) into an answer. It may lead through a text of JSON. Of several pointers, the first that finds something counts.
- * A path is below `baseUrl`, and may end in a query. In it, `{template}`, `{id}` (of the flow) and `{asset}` (of the output)
- * are replaced.
+ * A pointer is a JSON pointer (RFC 6901) into an answer. It may lead through a text of JSON. Of several pointers, the
+ * first that finds something counts. A path is below `baseUrl`, and may end in a query. In it, `{template}`, `{id}`
+ * (of the flow) and `{asset}` (of the output) are replaced.
  */
 export interface ServiceDescription {
   /** How the token is sent. */
@@ -131,7 +131,10 @@ interface AnyOutputs {
    * True if all outputs are there as soon as a flow is completed. Otherwise they must stay the same for two minutes.
    */
   readonly isWhole: boolean;
-  /** True if bare base64 in JSON is an output, as the data URI of a file is. Its first bytes tell its media type. Default: false. */
+  /**
+   * True if bare base64 in JSON is an output, as the data URI of a file is. Its first bytes tell its media type.
+   * Default: false.
+   */
   readonly base64?: boolean | undefined;
   /**
    * How long the service keeps the results of an ended flow, in hours. Failures that come of it say so, and a new
@@ -161,7 +164,10 @@ export interface ListedOutputs extends AnyOutputs {
   readonly pending?: Words | undefined;
   /** Where an item has its error. */
   readonly error?: Pointers | undefined;
-  /** Path of an output's bytes. It holds `{asset}`, and `{id}` unless the service gives each of its outputs an id of its own. */
+  /**
+   * Path of an output's bytes. It holds `{asset}`, and `{id}` unless the service gives each of its outputs an id of its
+   * own.
+   */
   readonly asset: string;
   /** Pointer to the data URI, or to the address of the output, if the service answers with JSON. */
   readonly data?: string | undefined;
@@ -218,8 +224,8 @@ export type Pages = AddressedPages | CursorPages | NumberedPages | OffsetPages |
 /** Pages that name the address of the next one. */
 interface AddressedPages {
   /**
-   * The form: `address`, `cursor`, `number`, `offset`, `link` for the header `Link` with `rel="next"` (RFC 8288), or `none` for one
-   * page, whatever it says.
+   * The form: `address`, `cursor`, `number`, `offset`, `link` for the header `Link` with `rel="next"` (RFC 8288), or
+   * `none` for one page, whatever it says.
    */
   readonly by: 'address';
   /** Where the address or the cursor is. */

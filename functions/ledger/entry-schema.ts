@@ -443,7 +443,10 @@ export const entrySchema = z.discriminatedUnion('state', [
     assets: z.optional(assets),
     /** When an attempt to store its assets was last counted. */
     attemptedAt: z.optional(time),
-    /** What keeps the flow from its end: why assets could not be stored, or a word that is not declared. Absent if only time does. */
+    /**
+     * What keeps the flow from its end: why assets could not be stored, or a word that is not declared. Absent if only
+     * time does.
+     */
     obstacle: z.optional(answer),
     /** Since when its flow, which has completed, has waited for outputs that are not ready. */
     unreadySince: z.optional(time),

@@ -95,7 +95,10 @@ function stateSchema(now: number) {
   return z.object({
     /** When this deployment began. A daily pass leaves alone the uploads from before. */
     firstDay: orDropped(time),
-    /** Since when each bucket and prefix has been the inbox. A pass leaves alone what it had before, unless a day was named. */
+    /**
+     * Since when each bucket and prefix has been the inbox. A pass leaves alone what it had before, unless a day was
+     * named.
+     */
     inboxes: orDropped(z.record(z.string(), time)),
     /** All uploads and entries from before this time have been swept. */
     watermark: orDropped(time),
@@ -125,9 +128,9 @@ interface ParsedState {
  * work again and leaves no upload out.
  *
  * The `since` of the last daily pass is such a time. All uploads from before it were swept earlier, and it is not
- * before the first day. So is that of a backfill: the operator wants all uploads after it. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
- * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a backfill finds
- * older uploads.
+ * before the first day. So is that of a backfill: the operator wants all uploads after it. A damaged pass is forgotten:
+ * a tick begins a daily one again, and the operator must request a backfill again. If neither a time nor a daily pass
+ * can be read, the deployment begins now. Then only a backfill finds older uploads.
  * @throws {OtherFormatError}
  */
 export function parsedState(text: string, now: number): ParsedState {

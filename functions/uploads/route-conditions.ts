@@ -22,7 +22,10 @@ export interface Conditions {
   readonly prefixes?: readonly string[] | undefined;
   /** The key ends with one of these. */
   readonly suffixes?: readonly string[] | undefined;
-  /** The upload's media type is one of these. `image/*` stands for all types of a kind. `image/jpg` is read as `image/jpeg`. */
+  /**
+   * The upload's media type is one of these. `image/*` stands for all types of a kind. `image/jpg` is read as
+   * `image/jpeg`.
+   */
   readonly mediaTypes?: readonly string[] | undefined;
 }
 

@@ -29,7 +29,10 @@ export interface Route extends Conditions {
    * route takes uploads of the inbox.
    */
   readonly after?: string | undefined;
-  /** In a later stage: `each` asset starts a flow of its own, or `all` assets of the stage before start one. Default `each`. */
+  /**
+   * In a later stage: `each` asset starts a flow of its own, or `all` assets of the stage before start one. Default
+   * `each`.
+   */
   readonly inputs?: 'each' | 'all' | undefined;
   /** With `inputs: "all"`: `partial` starts the flow although outputs of the stage before failed. */
   readonly allow?: 'partial' | undefined;

@@ -22,7 +22,10 @@ export interface Upload {
    * upload became current. The sweep tells a time at which it was. Undefined if neither brought the upload.
    */
   readonly currentAt?: number | undefined;
-  /** Orders the puts of a key: hexadecimal digits, which sort from the left as a text does. Undefined if no event of S3 brought the upload. */
+  /**
+   * Orders the puts of a key: hexadecimal digits, which sort from the left as a text does. Undefined if no event of S3
+   * brought the upload.
+   */
   readonly sequencer?: string | undefined;
   /** Present if the upload belongs to a later stage of a chain. */
   readonly stage?: Stage | undefined;

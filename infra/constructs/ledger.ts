@@ -97,7 +97,10 @@ export class Ledger extends Construct {
     grants.addBucket(bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
   }
 
-  /** Allows the grantee to delete entries, chains, the markers of failures and what aliases show for good, with all their versions. */
+  /**
+   * Allows the grantee to delete entries, chains, the markers of failures and what aliases show for good, with all
+   * their versions.
+   */
   grantForget(grants: Grants): void {
     const { bucket } = this;
     this.#add(grants, 's3:DeleteObjectVersion', UPLOADS_PREFIX, CHAINS_PREFIX, FAILED_PREFIX, ALIASES_PREFIX);
