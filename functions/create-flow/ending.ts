@@ -176,6 +176,8 @@ async function yieldFlow(delivery: Delivery, ending: FlowEnding, current: Stored
   // It has found our flow, or S3's answer to our own write was lost.
   if (theirs !== undefined && 'flow' in theirs && theirs.flow?.id === flowId)
     return conclude(delivery, { kind: 'known', entry: theirs });
+  // Its generation has ended with our flow, and a later one has begun.
+  if (theirs?.previous?.some(({ flow }) => flow === flowId) === true) return 'ended already';
   delivery.count('FlowsOrphaned');
   delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
   const of = { uploadId: mine.upload.id, template: mine.route.template };

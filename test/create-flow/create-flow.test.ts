@@ -2,7 +2,14 @@ import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
-import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  ended,
+  type RunningEntry,
+  retried,
+  running,
+} from '../../functions/ledger/entry.ts';
 import type { Route } from '../../functions/uploads/route.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { viewOf } from '../../operations/upload-view.ts';
@@ -762,20 +769,24 @@ describe('another invocation that took the upload over', () => {
     expect((await world.settled('a')).status).toBe('succeeded');
   });
 
-  it('and has ended our flow leaves it as it is', async () => {
+  it.each([
+    ['succeeded', false],
+    ['waiting', true],
+  ])('and has ended our flow leaves it as it is, if the upload is %s by now', async (state, isRetried) => {
     await start();
     const { flows } = world.ports;
     const create = flows.create.bind(flows);
     flows.create = async (request, signal) => {
       const made = await create(request, signal);
-      const { claimedAt, deadline: _, ...facts } = (await world.entry()) as ClaimedEntry;
-      const end = { state: 'succeeded', endedAt: claimedAt, flow: { id: made.flowId, createdAt: claimedAt } };
-      const ended = { ...facts, ...end, nonce: 'theirs', assets: [], failedOutputs: [] };
-      await world.put(LEDGER, `uploads/${facts.upload.id}.json`, JSON.stringify(ended));
+      const claimed = (await world.entry()) as ClaimedEntry;
+      const { claimedAt: at, upload } = claimed;
+      const end = ended(running(claimed, { id: made.flowId, createdAt: at }), { assets: [], failedOutputs: [] }, at);
+      const theirs = { ...(isRetried ? retried(end, at) : end), nonce: 'theirs' };
+      await world.put(LEDGER, `uploads/${upload.id}.json`, JSON.stringify(theirs));
       return made;
     };
     expect(await failuresOfSending('a')).toBe(0);
-    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect(await world.entry()).toMatchObject({ state, nonce: 'theirs' });
     expect(world.count('FlowsOrphaned')).toBe(0);
     expect(world.service.flows[0]?.aborted).toBe(false);
   });
