@@ -26,7 +26,8 @@ function busy(storm: Scenario, random: Random): Scenario {
     flowMsMin: SECOND,
     flowMsMax: 2 * MINUTE,
     steps: [...storm.steps, ...manySteps(random, DOUBTFUL_UPLOADS, 12 * MINUTE, ['echo/'])],
-    chaosMs: 20 * MINUTE,
+    // Some storms need longer, for the last steps of theirs.
+    chaosMs: Math.max(20 * MINUTE, storm.chaosMs),
     variation: {
       ...storm.variation,
       listFlows: 'served',

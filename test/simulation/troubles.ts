@@ -68,7 +68,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       isSkewWild: true,
       isSkewExtreme: true,
       steps: [...storm.steps, ...manySteps(random, TAKEOVER_UPLOADS, 18 * MINUTE, ['echo/'])],
-      chaosMs: 20 * MINUTE,
+      chaosMs: Math.max(20 * MINUTE, storm.chaosMs),
       rotations: [],
       suddenDeaths: 0,
       againEarly: 0.9,
