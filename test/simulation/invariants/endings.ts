@@ -101,6 +101,11 @@ class Ending {
     if (flow === undefined || ['flow-gone', 'timed-out', 'undeclared-word', 'cancelled'].includes(code ?? '')) return;
     // The service may say that a failed flow has no outputs to list.
     if (code === 'flow-failed' && entry.assets.length === 0 && this.#metOnFlow('flow.outputs', '404')) return;
+    // Or it refuses to list them, in two polls.
+    if (entry.state === 'failed' && entry.failure.message.includes('its outputs cannot be listed')) {
+      this.#demand(this.#faultsOnFlow('flow.outputs').length >= 2, 'outputs are called refused that were not');
+      return;
+    }
     const stored = new Set(entry.assets.map(({ id }) => id));
     const failed = new Set(entry.failedOutputs.map(({ id }) => id));
     const isOwn = (id: string): boolean => flow.outputs.some(({ assetId }) => assetId === id);
@@ -219,10 +224,13 @@ class Ending {
   }
 
   #metOnFlow(kind: 'flow.get' | 'flow.outputs', fault: Fault): boolean {
+    return this.#faultsOnFlow(kind).includes(fault);
+  }
+
+  #faultsOnFlow(kind: 'flow.get' | 'flow.outputs'): readonly Fault[] {
     const flowId = this.#entry.flow?.id ?? '?';
-    return this.#world.observed.incidents.some(
-      (one) => one.kind === kind && one.fault === fault && one.path.includes(flowId),
-    );
+    const { incidents } = this.#world.observed;
+    return incidents.filter((one) => one.kind === kind && one.path.includes(flowId)).map(({ fault }) => fault);
   }
 
   /** True if an asset met a fault, or the time for it was over because of one. */
