@@ -224,6 +224,15 @@ export function parseJson(text: string, depthMax: number): unknown {
   return parsedJson(text);
 }
 
+/** The JSON in a part of an answer. Undefined if it is none, or if {@link parseJson} refuses it. */
+export function limitedJsonIn(text: string, depthMax: number): unknown {
+  try {
+    return parseJson(text, depthMax);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Parses JSON, in which `NaN`, `Infinity` and `-Infinity` may stand for `null`: Python writes them. @throws {SyntaxError} */
 export function parsedJson(text: string): unknown {
   try {

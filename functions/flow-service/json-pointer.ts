@@ -1,4 +1,4 @@
-import { parseJson } from './json-answer.ts';
+import { limitedJsonIn } from './json-answer.ts';
 
 /** Matches a JSON pointer (RFC 6901). `""` is the whole value. */
 export const POINTER = /^(\/([^~/]|~[01])*)*$/;
@@ -19,12 +19,7 @@ const TEXT_DEPTH_MAX = 100;
  * it is none, or cut.
  */
 export function opened(value: unknown): unknown {
-  if (typeof value !== 'string' || !/^\s*[{[]/.test(value)) return value;
-  try {
-    return parseJson(value, TEXT_DEPTH_MAX);
-  } catch {
-    return undefined;
-  }
+  return typeof value === 'string' && /^\s*[{[]/.test(value) ? limitedJsonIn(value, TEXT_DEPTH_MAX) : value;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { parseJson, UNREADABLE } from './json-answer.ts';
+import { limitedJsonIn, UNREADABLE } from './json-answer.ts';
 import { at, firstAt, pointerOf, stepsOf } from './json-pointer.ts';
 import type { Pages, Pointers } from './service-description.ts';
 import type { TransportResponse } from './transport.ts';
@@ -250,19 +250,10 @@ const HEADER_DEPTH_MAX = 10;
 /** Words of headers that count other things: the hits of a cache, bytes. */
 const OTHER_COUNT = /hit|size/;
 
-/** The JSON in a header. Undefined if it is none, or beyond a limit. */
-function jsonInHeader(value = ''): unknown {
-  try {
-    return parseJson(value, HEADER_DEPTH_MAX);
-  } catch {
-    return undefined;
-  }
-}
-
-function signsInHeader(header: string, value: string | undefined): Sign[] {
+function signsInHeader(header: string, value = ''): Sign[] {
   const place = `the header ${header}`;
   const name = plain(header).replace(HEADER_PREFIX, '');
-  if (name === 'pagination') return signsAt(jsonInHeader(value), place, { rules: LIST_RULES });
+  if (name === 'pagination') return signsAt(limitedJsonIn(value, HEADER_DEPTH_MAX), place, { rules: LIST_RULES });
   return OTHER_COUNT.test(name) ? [] : signOf(HEADER_RULES, [name], { name, place, value });
 }
 
