@@ -1,13 +1,11 @@
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
-import { s3Client } from '../../functions/s3/client.ts';
 import { Inbox } from '../../functions/uploads/inbox.ts';
-import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { put } from '../../operations/put.ts';
-import { CREDENTIALS } from '../support/embedded-s3.ts';
+import { clientThrough } from '../support/embedded-s3.ts';
 import { folderWith } from '../support/folder.ts';
 
 it('a large file is not uploaded if S3 fails within a success, whatever was at its key before', async () => {
@@ -20,13 +18,7 @@ it('a large file is not uploaded if S3 fails within a success, whatever was at i
     if (!isFailing || !isCompletion) return embedded.handle(request);
     return { status: 200, headers: { 'content-type': 'application/xml' }, body };
   };
-  const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
-  const s3 = s3Client({ endpoint: server.endpoint, region: 'us-east-1', credentials: CREDENTIALS });
-  onTestFinished(async () => {
-    s3.destroy();
-    await server.close();
-    embedded.close();
-  });
+  const s3 = await clientThrough(embedded, handle);
   const path = join(folderWith({ 'scan.bin': 'x'.repeat(6 * 1024 * 1024) }), 'scan.bin');
   const settings = { inboxBucket: 'inbox', inboxPrefix: '' };
   const deployment = { s3, inbox: new Inbox(s3, systemClock), settings } as unknown as Deployment;

@@ -1,13 +1,11 @@
 import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { MultipartUpload } from '../../functions/results/multipart-upload.ts';
 import { KeyTakenError, Results } from '../../functions/results/results.ts';
-import { s3Client } from '../../functions/s3/client.ts';
 import type { S3Response } from '../../local/aws/s3/call.ts';
-import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
-import { CREDENTIALS } from '../support/embedded-s3.ts';
+import { clientThrough } from '../support/embedded-s3.ts';
 import { RESULTS, start, world } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
@@ -177,13 +175,7 @@ describe('a large asset, if S3 answers late', () => {
       const isMeant = kind === 'completion' ? isCompletion : request.headers['x-amz-copy-source'] !== undefined;
       return isMeant ? answerTo(handled, count++) : handled();
     };
-    const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
-    const s3 = s3Client({ endpoint: server.endpoint, region: 'us-east-1', credentials: CREDENTIALS });
-    onTestFinished(async () => {
-      s3.destroy();
-      await server.close();
-      embedded.close();
-    });
+    const s3 = await clientThrough(embedded, handle);
     const results = new Results({ s3, bucket: RESULTS, log: world.ports.telemetry.log, assetsMax: 1 });
     const storing = () =>
       results.store({ to: destination, chunks: chunksOf(9 * MIB) }, { signal: unlimited, received() {} });

@@ -1,5 +1,6 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import { onTestFinished } from 'vitest';
+import { s3Client } from '../../functions/s3/client.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3, type S3Options } from '../../local/aws/s3/s3.ts';
 import { type Raw, send } from './raw-request.ts';
@@ -40,6 +41,18 @@ export async function startS3(options: S3Options = {}): Promise<Running> {
   });
   const inBucket = (Bucket: string): Place => ({ client, Bucket, Key: 'k' });
   return { s3, endpoint: server.endpoint, client, at: inBucket(BUCKET), versioned: inBucket(VERSIONED) };
+}
+
+/** A client of ours to an S3 that answers as `handle` does. Both end with the test. */
+export async function clientThrough(embedded: EmbeddedS3, handle: EmbeddedS3['handle']): Promise<S3Client> {
+  const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
+  const client = s3Client({ endpoint: server.endpoint, region: 'us-east-1', credentials: CREDENTIALS });
+  onTestFinished(async () => {
+    client.destroy();
+    await server.close();
+    embedded.close();
+  });
+  return client;
 }
 
 /** A request to sign: each header has one value. */
