@@ -250,8 +250,8 @@ export class FlowObserver {
   }
 
   /**
-   * Tells whether a flow without pending outputs has finished. Its list of outputs may still grow. If it has failed, a
-   * list that was not to be had may come.
+   * Tells whether a flow without pending outputs has finished. Its list of outputs may still grow. If the flow has
+   * failed and its list was refused, the list may still come.
    */
   #whenStill({ uploadId }: RunningMarker, outputs: readonly Output[], failure?: KnownFailure): Observation {
     const { confirmations } = this.#tick;

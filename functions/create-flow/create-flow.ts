@@ -191,7 +191,7 @@ async function begin(delivery: Delivery, object: OpenedUpload, mayBeCopy: boolea
 
   const { route, failure, job } = chosen;
   const isNew = async () => (await delivery.ports.ledger.read(upload.id, delivery.invocation.work)) === undefined;
-  // Somebody may replay old events. Like the daily sweep, this sends no upload whose entry may have expired.
+  // Somebody may replay old events. The entry of such an upload may have expired, so it is not sent.
   const { uploadId, currentAt = Number.POSITIVE_INFINITY } = delivery.event;
   if (uploadId === undefined && currentAt < keptFrom(settings, delivery.ports.clock.now()) && (await isNew())) {
     return leave('skipped', 'UploadsSkipped', `Its event is from ${iso(currentAt)}: its entry may have expired.`);

@@ -219,7 +219,7 @@ export interface FlowService {
   sample(signal: AbortSignal): Promise<ListingSample>;
 }
 
-/** The flows that somebody knows, against which a listing is checked. Times are in milliseconds since the epoch. */
+/** The flows that the caller of a search knows, and that the listing must show. Times are in milliseconds since the epoch. */
 export interface KnownFlows {
   /** True if a flow was made before a time. Then a listing without any flow of Flowdrop proves nothing. */
   hadFlowBefore(before: number, signal: AbortSignal): Promise<boolean>;

@@ -94,8 +94,8 @@ export async function resubmit(
   }
   const entry = stored?.entry;
   if (entry?.state === 'waiting') {
-    // The invocation that wrote the wait may have died too early. So the chain is told of a retry again, and the inputs
-    // are kept again.
+    // The invocation that wrote the wait may have died before it told the chain of a retry, or before it kept the
+    // inputs. So both are done again.
     if (entry.generation > 1 && isInChain(entry, settings.routes)) await chainNotes.note(entry, signal);
     await sources.keep(entry.inputs ?? [], signal);
   }

@@ -222,7 +222,7 @@ describe('a failed flow whose outputs', () => {
     ['are forbidden', answer({ detail: 'The job has failed' }, 403)],
     ['are answered with the status of its failure', answer({ detail: 'The worker ran out of memory' }, 500)],
     ['have no list', answer({ status: 'failed' })],
-  ])('%s has failed after two minutes, with its own error, and is told of both', async (_, fault) => {
+  ])('%s has failed after two minutes, and its receipt tells its own error and this one', async (_, fault) => {
     await failedWith(fault);
     await world.tickAfter(2 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });

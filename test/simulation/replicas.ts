@@ -9,7 +9,7 @@ import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 /*
- * Worlds in which the service has replicas, each of which lists and knows only the flows that it has made. The answers to
+ * Worlds in which the service has replicas, and each of them knows only the flows that it has made. The answers to
  * one or two creations are lost, and most listings lack these flows. Each such listing also lacks the flow of a neighbour:
  * the files are put within half a minute, they are so few that a search looks at all of them, and each replica has made the
  * flow of one whose answer came. So no listing proves that there is no flow.
